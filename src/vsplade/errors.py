@@ -1,0 +1,36 @@
+"""Errors for people: each message says what happened, to which file, and what to do next."""
+
+from __future__ import annotations
+
+
+class VspladeError(Exception):
+    """Base of every error that vsplade raises on purpose. ``exit_code`` is the CLI's."""
+
+    exit_code = 2
+
+
+class InputError(VspladeError):
+    """A file, folder, query or option that cannot be used."""
+
+
+class PageError(InputError):
+    """One file or page that cannot be turned into pictures; the rest of a job goes on."""
+
+
+class IndexFormatError(VspladeError):
+    """The index on disk is missing, damaged, or of another version."""
+
+
+class IndexLockedError(VspladeError):
+    """Another process is writing to the index."""
+
+
+class ModelMismatchError(VspladeError):
+    """The index was built with another model than the one asked for."""
+
+
+class MissingExtraError(VspladeError):
+    """A heavy, optional dependency is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs an extra that is not installed. Run: pip install 'vsplade[{extra}]'")

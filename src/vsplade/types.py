@@ -1,0 +1,141 @@
+"""The few small types that every stage speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+Json = str | int | float | bool | None
+Metadata = Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of one file, as pixels, with whatever text layer the file itself carries."""
+
+    id: str
+    """Unique in an index: the image's stem, or ``stem_N`` with N the 1-based page of a PDF or TIFF."""
+    image: Image.Image
+    """Mode ``L`` or ``RGB``, upright, alpha already flattened on white, within the pixel limit."""
+    path: str
+    number: int = 1
+    """1-based page number in its file."""
+    text: str | None = None
+    """The file's own text layer; ``None`` where there is none (images, scans)."""
+    metadata: Metadata = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SparseVector:
+    """Terms (strictly increasing) and their positive weights: what a page or a query becomes."""
+
+    terms: NDArray[np.uint32]
+    weights: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+    @classmethod
+    def from_dict(cls, weights: Mapping[int, float]) -> SparseVector:
+        """Build from ``{term: weight}``; terms without a positive weight are dropped."""
+        kept = sorted((term, weight) for term, weight in weights.items() if weight > 0)
+        terms = np.array([term for term, _ in kept], dtype=np.uint32)
+        return cls(terms, np.array([weight for _, weight in kept], dtype=np.float32))
+
+    def top(self, n: int) -> SparseVector:
+        """The ``n`` heaviest terms (ties go to the smaller term), back in term order."""
+        if len(self) <= n:
+            return self
+        keep = np.sort(np.lexsort((self.terms, -self.weights))[:n])
+        return SparseVector(self.terms[keep], self.weights[keep])
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A place on a page, in fractions of its width and height: (left, top, right, bottom)."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+@dataclass(frozen=True, slots=True)
+class TermMatch:
+    """Why a page matched: one shared term and what it added to the score."""
+
+    token: str
+    term: int
+    query_weight: float
+    page_weight: float
+
+    @property
+    def product(self) -> float:
+        return self.query_weight * self.page_weight
+
+
+class TermStatistics(Protocol):
+    """What an index knows about its corpus; some query weights (BM25's idf) need it."""
+
+    @property
+    def pages(self) -> int: ...
+
+    def document_frequency(self, terms: NDArray[np.uint32]) -> NDArray[np.int64]: ...
+
+
+class Vocabulary(Protocol):
+    """Names for term numbers."""
+
+    def __len__(self) -> int: ...
+
+    def token(self, term: int) -> str: ...
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Pages to sparse vectors, query text to weights. No network may run in ``encode_query``."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the vectors or the query weights change; the index stores and checks it."""
+        ...
+
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
+    @property
+    def longest_edge(self) -> int:
+        """Pages should be rendered so that the longest edge has this many pixels (0: no pixels needed)."""
+        ...
+
+    def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
+        """One vector a page, order kept, memory bounded whatever the length of ``pages``."""
+        ...
+
+    def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One result. ``doc_id`` and ``page_num`` follow the field's habit; ``id`` names the page."""
+
+    id: str
+    score: float
+    doc_id: str
+    page_num: int
+    metadata: Metadata
+    matches: Sequence[TermMatch] = ()
+
+    def explain(self) -> Sequence[TermMatch]:
+        """Matched terms, largest contribution first; the products add up to ``score``."""
+        return self.matches
