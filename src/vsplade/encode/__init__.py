@@ -1,1 +1,42 @@
-"""."""
+"""I have a page, give me its words and weights: one protocol (``types.Encoder``), one loader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from vsplade.config import make_options, parse_spec
+from vsplade.errors import InputError
+from vsplade.types import Encoder
+
+READER_MODEL = Path(__file__).with_name("data") / "reader.onnx"
+"""The model that ships in the package; where it is missing, ``text`` is the default encoder."""
+
+
+def default_encoder() -> str:
+    """The name that ``load_encoder`` uses when none is given."""
+    return "reader" if READER_MODEL.is_file() else "text"
+
+
+def load_encoder(name: str | None = None, **options: object) -> Encoder:
+    """An encoder by name; options may also stand in the name, as in ``text:k1=0.9,b=0.4``.
+
+    An encoder's own ``name`` loads an equal encoder again: that is how an index finds the one it was
+    built with.
+    """
+    base, given = parse_spec(default_encoder() if name is None else name)
+    twice = sorted(set(given) & set(options))
+    if twice:
+        raise InputError(f"Option {twice[0]!r} is given both in {name!r} and beside it; keep one of them.")
+    if base not in _MAKERS:
+        raise InputError(f"There is no encoder {base!r}; choose one of: {', '.join(sorted(_MAKERS))}.")
+    return _MAKERS[base]({**given, **options})
+
+
+def _make_text(options: Mapping[str, object]) -> Encoder:
+    from vsplade.encode.text import TextEncoder, TextOptions
+
+    return TextEncoder(make_options(TextOptions, options, "encoder 'text'"))
+
+
+_MAKERS: dict[str, Callable[[Mapping[str, object]], Encoder]] = {"text": _make_text}
