@@ -34,7 +34,7 @@ class TextOptions:
     """How slowly repeats of a word stop counting; 0 makes every weight 1."""
     b: float = 0.75
     """How much long pages are discounted: 0 not at all, 1 in full proportion."""
-    average_length: float = 300.0
+    average_length: float = 200.0
     """The length, in word pieces, of a page that is neither long nor short."""
 
     def __post_init__(self) -> None:
