@@ -1,1 +1,31 @@
-"""."""
+"""I have pages, questions and judgements, tell me how good it is: data sets, measures, runs, reports."""
+
+from __future__ import annotations
+
+from vsplade.evaluate.dataset import Dataset, load_dataset, read_page_texts
+from vsplade.evaluate.evaluator import EvalReport, bm25_encoder, encode_texts, evaluate_dataset
+from vsplade.evaluate.measures import MEASURES, active_terms, flops, measure, per_query
+from vsplade.evaluate.runs import Run, read_run, write_run
+from vsplade.evaluate.significance import Significance, paired_bootstrap
+from vsplade.evaluate.vectors import PageVectors
+
+__all__ = [
+    "MEASURES",
+    "Dataset",
+    "EvalReport",
+    "PageVectors",
+    "Run",
+    "Significance",
+    "active_terms",
+    "bm25_encoder",
+    "encode_texts",
+    "evaluate_dataset",
+    "flops",
+    "load_dataset",
+    "measure",
+    "paired_bootstrap",
+    "per_query",
+    "read_page_texts",
+    "read_run",
+    "write_run",
+]

@@ -1,0 +1,213 @@
+"""Encode the pages of a data set, search every query, and say how well it went."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from vsplade.encode import load_encoder
+from vsplade.encode.text import TextEncoder, TextOptions
+from vsplade.encode.tokenizer import Tokenizer
+from vsplade.errors import InputError
+from vsplade.evaluate.dataset import Dataset, load_dataset, read_page_texts
+from vsplade.evaluate.encoding import encode_files
+from vsplade.evaluate.exact import ExactSearch
+from vsplade.evaluate.measures import PerQuery, active_terms, averages, flops, per_query
+from vsplade.evaluate.runs import Run
+from vsplade.evaluate.vectors import PageVectors
+from vsplade.types import Encoder, SparseVector
+
+Json = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class EvalReport:
+    """One system on one data set."""
+
+    dataset: str
+    encoder: str
+    fingerprint: str
+    measures: Mapping[str, float]
+    queries: int
+    """Judged queries: those that the means are over."""
+    pages: int
+    pages_per_s: float | None
+    """Rendering and encoding together, as a user waits for it; ``None`` when the vectors were given."""
+    active_terms: float
+    query_terms: float
+    flops: float
+    query_ms: Mapping[str, float]
+    """Weighing and searching one query in memory, one thread: mean, p50, p95."""
+    notes: tuple[str, ...] = ()
+    per_query: PerQuery = field(default_factory=dict, repr=False)
+    run: Run = field(default_factory=dict, repr=False)
+
+    def to_json(self, per_query: bool = False) -> Json:
+        """Plain values only; ``per_query`` adds every measure of every query."""
+        rounded = {name: round(value, 6) for name, value in self.measures.items()}
+        result: Json = {
+            "dataset": self.dataset,
+            "encoder": self.encoder,
+            "fingerprint": self.fingerprint,
+            **rounded,
+            "queries": self.queries,
+            "pages": self.pages,
+            "pages_per_s": None if self.pages_per_s is None else round(self.pages_per_s, 3),
+            "active_terms": round(self.active_terms, 3),
+            "query_terms": round(self.query_terms, 3),
+            "flops": round(self.flops, 6),
+            "query_ms": {name: round(value, 4) for name, value in self.query_ms.items()},
+            "notes": list(self.notes),
+        }
+        if per_query:
+            result["per_query"] = self.per_query
+        return result
+
+
+def evaluate_dataset(
+    folder: str | Path | Dataset,
+    encoder: Encoder | str | None = None,
+    *,
+    vectors: PageVectors | None = None,
+    texts: str | Path | Mapping[str, str] | None = None,
+    k: int = 100,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    keep_vectors: str | Path | None = None,
+) -> EvalReport:
+    """Measure an encoder on a folder (see ``evaluate.dataset`` for the layout).
+
+    Pages come from the folder's files; or as ready ``vectors``; or as ``texts`` (a jsonl of ``_id`` and
+    ``text``, or a mapping) that an encoder with ``encode_text`` turns into vectors: BM25 over OCR output or
+    captions. ``progress`` is called with (pages done, files in all). ``keep_vectors`` saves what was encoded,
+    for later calls with ``vectors``.
+    """
+    if k < 1:
+        raise InputError(f"k must be at least 1, not {k}.")
+    if vectors is not None and texts is not None:
+        raise InputError("Give page vectors or page texts, not both.")
+    dataset = folder if isinstance(folder, Dataset) else load_dataset(folder)
+    notes: list[str] = []
+    seconds: float | None = None
+    if texts is not None:
+        page_texts = _page_texts(dataset, texts, notes)
+        chosen = bm25_encoder(page_texts) if encoder is None else _resolve(encoder)
+        vectors = encode_texts(chosen, page_texts)
+    else:
+        chosen = _resolve(encoder)
+    if vectors is None:
+        start = time.perf_counter()
+        vectors = PageVectors.collect(encode_files(dataset, chosen, workers=workers, progress=progress))
+        seconds = time.perf_counter() - start
+    if keep_vectors is not None:
+        vectors.save(keep_vectors)
+    _check_same_pages(dataset, vectors)
+    return _judge(dataset, chosen, vectors, k, seconds, notes)
+
+
+def bm25_encoder(texts: Mapping[str, str], k1: float = 1.2, b: float = 0.75) -> TextEncoder:
+    """BM25 as the books have it: the average length is that of these very texts, in word pieces."""
+    tokenizer = Tokenizer.load()
+    lengths = [len(tokenizer.encode(text)) for text in texts.values()]
+    average = float(np.mean(lengths)) if lengths else 0.0
+    return TextEncoder(TextOptions(k1=k1, b=b, average_length=average or 1.0))
+
+
+def encode_texts(encoder: Encoder, texts: Mapping[str, str]) -> PageVectors:
+    """Vectors of pages from their texts, for encoders that read text."""
+    encode = getattr(encoder, "encode_text", None)
+    if encode is None:
+        raise InputError(
+            f"Encoder {encoder.name!r} reads pictures, not texts. Use the encoder 'text' for texts."
+        )
+    return PageVectors.collect((page, encode(text)) for page, text in texts.items())
+
+
+def _resolve(encoder: Encoder | str | None) -> Encoder:
+    return load_encoder(encoder) if encoder is None or isinstance(encoder, str) else encoder
+
+
+def _page_texts(dataset: Dataset, texts: str | Path | Mapping[str, str], notes: list[str]) -> dict[str, str]:
+    """One text for every page of the corpus; a page without text stays in the corpus, unfindable."""
+    given = dict(texts) if isinstance(texts, Mapping) else read_page_texts(texts, dataset.image_ids)
+    if dataset.image_ids is None:
+        return given
+    unknown = sorted(set(given) - dataset.image_ids)
+    if unknown:
+        raise InputError(f"A text is given for page {unknown[0]!r}, which is not in {dataset.path}.")
+    missing = sorted(dataset.image_ids - set(given))
+    if missing:
+        notes.append(f"{len(missing)} of {len(dataset.image_ids)} pages have no text (first: {missing[0]})")
+    return {**given, **dict.fromkeys(missing, "")}
+
+
+def _check_same_pages(dataset: Dataset, vectors: PageVectors) -> None:
+    """The searched corpus must be the judged corpus: fewer pages would look like better search."""
+    dataset.check_corpus(frozenset(vectors.ids))
+    if dataset.image_ids is None:
+        return
+    missing, extra = dataset.image_ids - set(vectors.ids), set(vectors.ids) - dataset.image_ids
+    if missing:
+        raise InputError(
+            f"{len(missing)} of the {len(dataset.image_ids)} pages in {dataset.path / 'images'} have no "
+            f"vector (first: {min(missing)!r}). Encode them too, or the score is not comparable."
+        )
+    if extra:
+        raise InputError(f"The vectors hold page {min(extra)!r}, which is not in {dataset.path / 'images'}.")
+
+
+def _judge(
+    dataset: Dataset, encoder: Encoder, vectors: PageVectors, k: int, seconds: float | None, notes: list[str]
+) -> EvalReport:
+    search = ExactSearch(vectors)
+    query_vectors: list[SparseVector] = []
+    run: Run = {}
+    times: list[float] = []
+    for query in dataset.judged:
+        start = time.perf_counter()
+        vector = encoder.encode_query(dataset.queries[query], search)
+        run[query] = dict(search.search(vector, k))
+        times.append(time.perf_counter() - start)
+        query_vectors.append(vector)
+    values = per_query(dataset.qrels, run)
+    _note_oddities(dataset, query_vectors, k, notes)
+    milliseconds = np.array(times) * 1000
+    return EvalReport(
+        dataset=dataset.name,
+        encoder=encoder.name,
+        fingerprint=encoder.fingerprint,
+        measures=averages(values),
+        queries=len(dataset.judged),
+        pages=len(vectors),
+        pages_per_s=None if seconds is None else len(vectors) / seconds,
+        active_terms=active_terms(vectors),
+        query_terms=active_terms(query_vectors),
+        flops=flops(query_vectors, vectors),
+        query_ms={
+            "mean": float(milliseconds.mean()),
+            "p50": float(np.quantile(milliseconds, 0.5)),
+            "p95": float(np.quantile(milliseconds, 0.95)),
+        },
+        notes=tuple(notes),
+        per_query=values,
+        run=run,
+    )
+
+
+def _note_oddities(dataset: Dataset, queries: list[SparseVector], k: int, notes: list[str]) -> None:
+    """Facts that change how a score reads, though they are no mistakes."""
+    unjudged = len(dataset.queries) - len(dataset.judged)
+    if unjudged:
+        notes.append(f"{unjudged} queries have no judgement and were left out")
+    hopeless = sum(not any(pages.values()) for pages in dataset.qrels.values())
+    if hopeless:
+        notes.append(f"{hopeless} queries have no relevant page and score zero")
+    empty = sum(len(query) == 0 for query in queries)
+    if empty:
+        notes.append(f"{empty} queries have no known term and score zero")
+    if k < 100:
+        notes.append(f"only {k} pages a query were fetched: measures beyond that depth are too low")

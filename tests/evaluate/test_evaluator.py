@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vsplade.encode.text import TextEncoder
+from vsplade.encode.tokenizer import Tokenizer
+from vsplade.errors import InputError
+from vsplade.evaluate import PageVectors, bm25_encoder, encode_texts, evaluate_dataset
+from vsplade.evaluate.exact import ExactSearch
+from vsplade.evaluate.report import to_html, to_markdown, write_report
+
+from .conftest import TEXTS
+
+MakeDataset = Callable[..., Path]
+DATA = Path(os.environ.get("VSPLADE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "dev"
+
+
+def write_texts(path: Path, texts: dict[str, str]) -> Path:
+    path.write_text("".join(json.dumps({"_id": i, "text": t}) + "\n" for i, t in texts.items()))
+    return path
+
+
+def test_texts_are_searched_with_bm25(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    report = evaluate_dataset(make_dataset(), texts=write_texts(tmp_path / "t.jsonl", TEXTS))
+    assert report.measures["ndcg@5"] == 1.0
+    assert report.measures["recall@1"] == pytest.approx((1 + 0.5) / 2)
+    assert set(report.run) == {"q1", "q2"}
+    assert list(report.run["q2"]) == ["b", "c"]
+    wanted = {
+        "ndcg@5",
+        "recall@1",
+        "recall@5",
+        "recall@100",
+        "queries",
+        "pages",
+        "pages_per_s",
+        "active_terms",
+        "flops",
+    }
+    assert wanted <= set(report.to_json())
+    assert (report.queries, report.pages, report.pages_per_s) == (2, 4, None)
+    assert json.loads(json.dumps(report.to_json(per_query=True)))["per_query"]["recall@1"] == {
+        "q1": 1.0,
+        "q2": 0.5,
+    }
+
+
+def test_vectors_give_the_same_report_as_the_texts_they_came_from(
+    make_dataset: MakeDataset, tmp_path: Path
+) -> None:
+    folder, encoder = make_dataset(), TextEncoder()
+    vectors = encode_texts(encoder, TEXTS)
+    vectors.save(tmp_path / "v.npz")
+    again = PageVectors.load(tmp_path / "v.npz")
+    from_vectors = evaluate_dataset(folder, encoder, vectors=again)
+    from_texts = evaluate_dataset(folder, encoder, texts=TEXTS)
+    assert from_vectors.run == from_texts.run
+    assert from_vectors.flops == from_texts.flops > 0
+
+
+def test_a_smaller_or_larger_corpus_is_refused(make_dataset: MakeDataset) -> None:
+    folder, encoder = make_dataset(), TextEncoder()
+    three = {page: text for page, text in TEXTS.items() if page != "d"}
+    with pytest.raises(InputError, match=r"1 of the 4 pages .* have no vector \(first: 'd'\)"):
+        evaluate_dataset(folder, encoder, vectors=encode_texts(encoder, three))
+    with pytest.raises(InputError, match="'e', which is not in"):
+        evaluate_dataset(folder, encoder, vectors=encode_texts(encoder, {**TEXTS, "e": "more"}))
+    with pytest.raises(InputError, match="'e', which is not in"):
+        evaluate_dataset(folder, encoder, texts={**TEXTS, "e": "more"})
+    with pytest.raises(InputError, match="not both"):
+        evaluate_dataset(folder, encoder, vectors=encode_texts(encoder, TEXTS), texts=TEXTS)
+
+
+def test_a_page_without_text_stays_in_the_corpus_and_is_mentioned(make_dataset: MakeDataset) -> None:
+    report = evaluate_dataset(make_dataset(), texts={page: TEXTS[page] for page in "abc"})
+    assert report.pages == 4
+    assert report.notes == ("1 of 4 pages have no text (first: d)",)
+
+
+def test_unanswerable_queries_are_mentioned_and_count_zero(make_dataset: MakeDataset) -> None:
+    folder = make_dataset(
+        queries='{"_id": "q1", "text": "green apples"}\n{"_id": "q2", "text": "..."}\n'
+        '{"_id": "q3", "text": "sea"}\n',
+        qrels="query-id\tcorpus-id\tscore\nq1\ta\t1\nq2\tb\t1\n",
+    )
+    report = evaluate_dataset(folder, texts=TEXTS)
+    assert report.measures["ndcg@5"] == 0.5
+    assert "1 queries have no judgement and were left out" in report.notes
+    assert "1 queries have no known term and score zero" in report.notes
+
+
+def test_damaged_vectors_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "v.npz").write_bytes(b"PK\x03\x04 no")
+    with pytest.raises(InputError, match="does not hold page vectors"):
+        PageVectors.load(tmp_path / "v.npz")
+    np.savez(tmp_path / "w.npz", ids=np.array(["a"]), offsets=[0, 3], terms=[1], weights=[1.0])
+    with pytest.raises(InputError, match="do not fit together"):
+        PageVectors.load(tmp_path / "w.npz")
+    with pytest.raises(InputError, match="Two pages have the id 'a'"):
+        PageVectors.collect([("a", TextEncoder().encode_text("x"))] * 2)
+
+
+def test_exact_search_equals_a_dense_product() -> None:
+    rng = np.random.default_rng(1)
+    dense = (rng.random((50, 40)) * (rng.random((50, 40)) < 0.2)).astype(np.float32)
+    from vsplade.types import SparseVector
+
+    rows = [SparseVector(np.flatnonzero(r).astype(np.uint32), r[np.flatnonzero(r)]) for r in dense]
+    vectors = PageVectors.collect((f"p{i:02}", row) for i, row in enumerate(rows))
+    search = ExactSearch(vectors)
+    query = SparseVector(np.array([0, 3, 7, 99], dtype=np.uint32), np.array([1, 0.5, 2, 9], dtype=np.float32))
+    expected = dense[:, [0, 3, 7]].astype(np.float64) @ np.array([1, 0.5, 2])
+    best = [(f"p{i:02}", expected[i]) for i in np.lexsort((np.arange(50), -expected)) if expected[i] > 0]
+    found = search.search(query, 100)
+    assert [page for page, _ in found] == [page for page, _ in best]
+    assert [score for _, score in found] == pytest.approx([score for _, score in best])
+    assert search.document_frequency(query.terms).tolist() == [
+        *(np.count_nonzero(dense[:, [0, 3, 7]], axis=0)),
+        0,
+    ]
+
+
+def bm25s_scores(texts: dict[str, str], queries: list[str]) -> list[dict[str, float]]:
+    """bm25s' own scores over our tokens: the same formula, somebody else's code."""
+    bm25s = pytest.importorskip("bm25s")
+    tokenizer = Tokenizer.load()
+    model = bm25s.BM25(method="lucene", k1=1.2, b=0.75, dtype="float64")
+    model.index([[str(t) for t in tokenizer.encode(text)] for text in texts.values()], show_progress=False)
+    results = []
+    for query in queries:
+        tokens = [t for t in map(str, tokenizer.encode(query)) if t in model.vocab_dict]
+        scores = model.get_scores(tokens) if tokens else np.zeros(len(texts))
+        results.append(dict(zip(texts, scores.tolist(), strict=True)))
+    return results
+
+
+def check_against_bm25s(texts: dict[str, str], queries: list[str]) -> None:
+    encoder = bm25_encoder(texts)
+    search = ExactSearch(encode_texts(encoder, texts))
+    for query, expected in zip(queries, bm25s_scores(texts, queries), strict=True):
+        found = dict(search.search(encoder.encode_query(query, search), len(texts)))
+        # bm25s leaves out the constant factor k1 + 1, as Lucene does since version 8.
+        scaled = {page: score * 2.2 for page, score in expected.items() if score > 0}
+        assert found == pytest.approx(scaled, rel=1e-5)
+
+
+def test_bm25_equals_bm25s() -> None:
+    check_against_bm25s(TEXTS, ["steam engine engine", "green sea", "nothing-of-this-is-there zq"])
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the dev sets are not here (set VSPLADE_DATA)")
+@pytest.mark.parametrize(("name", "least"), [("mpdocvqa", 0.749), ("slidevqa", 0.798)])
+def test_bm25_on_captions_reaches_the_published_baseline(name: str, least: float) -> None:
+    report = evaluate_dataset(DATA / name, texts=DATA / name / "vlm_text.jsonl.gz")
+    assert report.measures["ndcg@5"] >= least
+    assert report.pages == {"mpdocvqa": 741, "slidevqa": 1285}[name]
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the dev sets are not here (set VSPLADE_DATA)")
+def test_bm25_equals_bm25s_on_real_captions() -> None:
+    from vsplade.evaluate import load_dataset, read_page_texts
+
+    dataset = load_dataset(DATA / "mpdocvqa")
+    texts = read_page_texts(DATA / "mpdocvqa" / "vlm_text.jsonl.gz")
+    check_against_bm25s(texts, list(dataset.queries.values())[:200])
+
+
+def test_report_files(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    folder = make_dataset()
+    good = evaluate_dataset(folder, texts=TEXTS)
+    bad = evaluate_dataset(folder, "text:k1=0", texts={**TEXTS, "a": "", "b": "engine"})
+    markdown = to_markdown([good, bad])
+    assert "| set | text:k1=0.0 |" in markdown
+    assert "against the first system: NDCG@5 -0.5" in markdown
+    paths = write_report(tmp_path / "out", [good, bad], plots=False)
+    assert [path.name for path in paths] == ["report.json", "report.md", "report.html"]
+    assert len(json.loads(paths[0].read_text())["reports"]) == 2
+    assert "<img" not in paths[2].read_text()
+    with pytest.raises(InputError, match="nothing to report"):
+        write_report(tmp_path / "none", [])
+
+
+def test_report_plots(make_dataset: MakeDataset) -> None:
+    pytest.importorskip("matplotlib")
+    page = to_html([evaluate_dataset(make_dataset(), texts=TEXTS)])
+    assert page.count('src="data:image/png;base64,iVBOR') == 2
