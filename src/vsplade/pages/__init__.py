@@ -1,1 +1,26 @@
-"""."""
+"""Files in, pictures of pages out: the only place that decodes, renders and resizes."""
+
+from vsplade.pages.discover import Discovery, FileProblem, discover
+from vsplade.pages.limits import Limits
+from vsplade.pages.naming import SourceFile, name_files, page_id
+from vsplade.pages.picture import to_grey_or_rgb
+from vsplade.pages.render import NO_PIXELS, default_workers, render
+from vsplade.pages.resize import fit
+from vsplade.pages.schedule import Rendered, RenderedPage
+
+__all__ = [
+    "NO_PIXELS",
+    "Discovery",
+    "FileProblem",
+    "Limits",
+    "Rendered",
+    "RenderedPage",
+    "SourceFile",
+    "default_workers",
+    "discover",
+    "fit",
+    "name_files",
+    "page_id",
+    "render",
+    "to_grey_or_rgb",
+]

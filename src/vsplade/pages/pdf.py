@@ -1,0 +1,82 @@
+"""Pages of a PDF, rendered by PDFium, with the text layer that the file carries."""
+
+from __future__ import annotations
+
+import pypdfium2 as pdfium
+from PIL import Image
+
+from vsplade.errors import PageError
+from vsplade.pages.picture import PageContent
+
+MAX_SCALE = 600 / 72
+"""Tiny pages (stamps, labels) are rendered at 600 dots an inch at most."""
+
+_HEADER_WINDOW = 1024
+_SIGNATURE = b"%PDF-"
+_LINE_END_HYPHEN = "\ufffe"
+
+
+class PdfFile:
+    """An open PDF."""
+
+    def __init__(self, path: str) -> None:
+        with open(path, "rb") as stream:
+            start = stream.read(_HEADER_WINDOW)
+        if not start:
+            raise PageError("is an empty file")
+        if _SIGNATURE not in start:
+            raise PageError("is not a PDF, although its name says so")
+        try:
+            self._document = pdfium.PdfDocument(path)
+        except pdfium.PdfiumError as error:
+            raise PageError(_why_not_opened(str(error))) from None
+        self.pages = len(self._document)
+        self._document.init_forms()
+
+    def page(self, number: int, longest_edge: int) -> PageContent:
+        try:
+            page = self._document[number - 1]
+            try:
+                width, height = page.get_size()
+                if width <= 0 or height <= 0:
+                    raise PageError(f"has no area ({width:g} x {height:g} points)")
+                text = _text(page)
+                image = _render(page, width, height, longest_edge) if longest_edge else None
+            finally:
+                page.close()
+        except pdfium.PdfiumError as error:
+            raise PageError(f"cannot be rendered, the PDF is damaged: {error}") from None
+        return PageContent(image, width, height, text)
+
+    def close(self) -> None:
+        self._document.close()
+
+
+def _render(page: pdfium.PdfPage, width: float, height: float, longest_edge: int) -> Image.Image:
+    scale = min(longest_edge / max(width, height), MAX_SCALE)
+    # PDFium's binding rounds sizes up; the hair less keeps 1408.0000000001 from becoming 1409.
+    bitmap = page.render(scale=scale * (1 - 1e-9), rev_byteorder=True)
+    image: Image.Image = bitmap.to_pil()
+    return image if image.mode in ("L", "RGB") else image.convert("RGB")
+
+
+def _text(page: pdfium.PdfPage) -> str | None:
+    layer = page.get_textpage()
+    try:
+        text = str(layer.get_text_range())
+    finally:
+        layer.close()
+    # PDFium joins "third-" and "party" across a line end with a mark of its own in place of the hyphen.
+    text = text.replace(_LINE_END_HYPHEN, "-").replace("\r\n", "\n").replace("\0", "")
+    return text if text.strip() else None
+
+
+def _why_not_opened(message: str) -> str:
+    lowered = message.lower()
+    if "password" in lowered:
+        return "is protected by a password; save a copy without one"
+    if "security" in lowered:
+        return "is encrypted in a way that cannot be read; save a copy without encryption"
+    if "format" in lowered:
+        return "is damaged or incomplete: no PDF structure could be found in it"
+    return f"cannot be opened: {message}"

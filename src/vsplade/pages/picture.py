@@ -1,0 +1,142 @@
+"""PNG, JPEG, WebP, GIF and TIFF files as upright pictures in grey or RGB."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from vsplade.errors import PageError
+from vsplade.pages.limits import Limits
+from vsplade.pages.resize import fit, fit_size, is_shrinkable
+
+FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "TIFF", "GIF")
+"""Only these decoders are ever tried, whatever a file claims to be."""
+
+_ORIENTATION_TAG = 0x0112
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PageContent:
+    """What a file gives for one page."""
+
+    image: Image.Image | None
+    """None where no pixels were asked for."""
+    width: float
+    """Natural size, upright: points in a PDF, pixels in a picture."""
+    height: float
+    text: str | None = None
+
+
+class PictureFile:
+    """A picture, or the pages of a TIFF. An animation is its first frame."""
+
+    def __init__(self, path: str, limits: Limits) -> None:
+        self._limits = limits
+        # Our own check below knows how much of a JPEG must really be decoded; Pillow's does not.
+        Image.MAX_IMAGE_PIXELS = None
+        try:
+            self._image: Image.Image = Image.open(path, formats=FORMATS)
+        except UnidentifiedImageError:
+            raise PageError("is not a picture that can be read, or it is damaged") from None
+        self.pages = int(getattr(self._image, "n_frames", 1)) if self._image.format == "TIFF" else 1
+
+    def page(self, number: int, longest_edge: int) -> PageContent:
+        image = self._image
+        if self.pages > 1:
+            image.seek(number - 1)
+        turn = _UPRIGHT.get(_orientation(image))
+        width, height = image.size
+        if width < 1 or height < 1:
+            raise PageError(f"is an empty picture ({width} x {height} pixels)")
+        upright = (height, width) if turn is not None and turn in _SWAPS_SIDES else (width, height)
+        if longest_edge == 0:
+            return PageContent(None, *upright)
+        pixels = width * height
+        if image.format in ("JPEG", "MPO"):
+            # The decoder itself can leave out detail: a huge photograph costs a 64th of its pixels. A
+            # progressive one is held in memory whole all the same, so there it does not count.
+            image.draft(None, fit_size(width, height, longest_edge))
+            if not image.info.get("progressive"):
+                pixels = image.size[0] * image.size[1]
+        if pixels > self._limits.max_pixels:
+            raise PageError(
+                f"has {width} x {height} pixels, above the limit of {self._limits.max_pixels:,} pixels; "
+                "make it smaller or raise max_pixels"
+            )
+        image.load()
+        shown = to_grey_or_rgb(image, longest_edge)
+        return PageContent(shown if turn is None else shown.transpose(turn), *upright)
+
+    def close(self) -> None:
+        self._image.close()
+
+
+_SWAPS_SIDES = frozenset(
+    {
+        Image.Transpose.TRANSPOSE,
+        Image.Transpose.ROTATE_270,
+        Image.Transpose.TRANSVERSE,
+        Image.Transpose.ROTATE_90,
+    }
+)
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(_ORIENTATION_TAG, 1))
+    except (SyntaxError, ValueError, TypeError, OSError, KeyError):
+        return 1  # a damaged note about the camera is no reason to refuse the picture
+
+
+def to_grey_or_rgb(image: Image.Image, longest_edge: int = 0) -> Image.Image:
+    """Any picture as mode ``L`` or ``RGB``, alpha on white, fitted to ``longest_edge`` (0: size kept)."""
+    if is_shrinkable(image):
+        return _flatten(fit(image, longest_edge))
+    return fit(_flatten(image), longest_edge)
+
+
+def _flatten(image: Image.Image) -> Image.Image:
+    if image.mode in ("L", "RGB"):
+        return image
+    if image.mode == "1":
+        return image.convert("L")
+    if image.mode.startswith("I") or image.mode == "F":
+        return _wide_to_grey(image)
+    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+        with_alpha = image.convert("RGBA")
+        paper = Image.new("RGB", image.size, "white")
+        paper.paste(with_alpha, mask=with_alpha.getchannel("A"))
+        return paper
+    return image.convert("RGB")
+
+
+def _wide_to_grey(image: Image.Image) -> Image.Image:
+    """More than 8 bits a sample: 16-bit pictures use their whole range, others are stretched to theirs."""
+    samples = np.asarray(image)
+    if image.mode.startswith("I;16") or (image.mode == "I" and 255 < samples.max() <= 0xFFFF):
+        return Image.fromarray((np.clip(samples, 0, 0xFFFF) >> 8).astype(np.uint8))
+    low, high = float(np.nanmin(samples)), float(np.nanmax(samples))
+    if image.mode == "I" and low >= 0 and high <= 255:
+        return Image.fromarray(samples.astype(np.uint8))
+    scale = 255.0 / (high - low) if high > low else 0.0
+    return Image.fromarray(np.nan_to_num((samples - low) * scale).clip(0, 255).astype(np.uint8))
+
+
+def thumbnail_jpeg(image: Image.Image, longest_edge: int) -> bytes:
+    """A small JPEG of an upright grey or RGB picture."""
+    small = fit(image, min(longest_edge, max(image.size)))
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=75)
+    return buffer.getvalue()

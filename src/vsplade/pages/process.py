@@ -1,0 +1,155 @@
+"""The parent's end of one renderer process: start it, talk to it, end it, say how it died."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from vsplade.errors import VspladeError
+from vsplade.pages.wire import Header, read_frame
+
+START_SECONDS = 120.0
+"""Loading Python and the libraries on a machine that is very busy."""
+
+_PIPE_BYTES = 1 << 20
+_F_SETPIPE_SZ = 1031
+
+
+def default_command() -> list[str]:
+    # -P: a file called PIL.py in the folder the user happens to be in must not be imported.
+    return [sys.executable, "-P", "-m", "vsplade.pages.worker"]
+
+
+class RendererProcess:
+    """One process at a time, started again when needed. Used by one thread; ``end_if_late`` by another."""
+
+    def __init__(self, setup: Mapping[str, object], command: Sequence[str] | None = None) -> None:
+        self._setup = json.dumps(setup).encode() + b"\n"
+        self._command = list(command or default_command())
+        self._process: subprocess.Popen[bytes] | None = None
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
+        self._lock = threading.Lock()
+        self._deadline: float | None = None
+        self._late = False
+        self._closed = False
+
+    def send(self, job: Mapping[str, object]) -> None:
+        """Hand over a job, starting the process if there is none."""
+        if self._process is None:
+            self._start()
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with suppress(OSError):  # it has just died: the next receive finds out and says why
+            self._process.stdin.write(json.dumps(job).encode() + b"\n")
+
+    def receive(self, seconds: float) -> tuple[Header, bytearray] | None:
+        """The next answer; None when the process died or had to be ended because it took too long."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        with self._lock:
+            self._deadline = time.monotonic() + seconds
+        try:
+            return read_frame(self._process.stdout)
+        finally:
+            with self._lock:
+                self._deadline = None
+
+    def end_if_late(self) -> None:
+        """End the process when the answer that ``receive`` waits for is overdue."""
+        with self._lock:
+            if self._deadline is not None and time.monotonic() > self._deadline and self._process is not None:
+                self._late = True
+                self._deadline = None
+                self._process.kill()
+
+    def bury(self, seconds: float) -> str:
+        """Clear away the dead process and say why it died; ``seconds`` is the time that it was given."""
+        process = self._process
+        self._process = None
+        if process is None:
+            return "the renderer was not running"
+        _finish(process)
+        if self._late:
+            return f"took longer than {seconds:g} seconds; raise max_seconds if it is worth the time"
+        code = process.returncode
+        cause = f"exit status {code}"
+        if code < 0:
+            try:
+                cause = signal.Signals(-code).name
+            except ValueError:
+                cause = f"signal {-code}"
+        return f"crashed the renderer ({cause}); the file is damaged or hostile"
+
+    def complaints(self) -> str:
+        """The end of what the process wrote on its standard error."""
+        self._complaints.seek(0, os.SEEK_END)
+        self._complaints.seek(max(0, self._complaints.tell() - 2000))
+        return self._complaints.read().decode("utf-8", "replace").strip()
+
+    def close(self) -> None:
+        """End the process, also in the middle of a job. Safe from any thread, any number of times."""
+        with self._lock:
+            self._closed = True
+            if self._process is not None:
+                self._process.kill()
+
+    def release(self) -> None:
+        """Give back what is left after ``close``, once no thread uses this object any more."""
+        if self._process is not None:
+            _finish(self._process)
+            self._process = None
+        self._complaints.close()
+
+    def _start(self) -> None:
+        search = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+        process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            bufsize=0,
+            env={**os.environ, "PYTHONPATH": search, "OMP_NUM_THREADS": "1"},
+        )
+        with self._lock:
+            self._process = process
+            self._late = False
+            if self._closed:
+                process.kill()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        _widen(process.stdout.fileno())
+        with suppress(OSError):  # it may have died at once: reported below
+            process.stdin.write(self._setup)
+        answer = self.receive(START_SECONDS)
+        if answer is None and not self._closed:
+            self.bury(START_SECONDS)
+            raise VspladeError(
+                f"The page renderer cannot be started ({' '.join(self._command)}). It said: "
+                f"{self.complaints() or 'nothing'}"
+            )
+
+
+def _widen(descriptor: int) -> None:
+    """A larger pipe on Linux: fewer turns between the processes for each page."""
+    if sys.platform == "linux":
+        import fcntl
+
+        with suppress(OSError):  # over this user's quota for pipes: the usual size works too
+            fcntl.fcntl(descriptor, _F_SETPIPE_SZ, _PIPE_BYTES)
+
+
+def _finish(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with suppress(OSError):  # unsent bytes for a process that is gone
+                stream.close()

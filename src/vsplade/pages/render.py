@@ -1,0 +1,160 @@
+"""Files in, pages out, in order, through worker processes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict
+
+from PIL import Image
+
+from vsplade.errors import InputError
+from vsplade.pages.discover import FileProblem
+from vsplade.pages.limits import Limits
+from vsplade.pages.naming import SourceFile
+from vsplade.pages.process import RendererProcess
+from vsplade.pages.schedule import Chunk, Rendered, RenderedPage, Schedule
+from vsplade.pages.wire import Header
+from vsplade.types import Page
+
+NO_PIXELS = Image.new("L", (1, 1), 255)
+"""The picture of a page that was asked for without pixels (``longest_edge`` 0)."""
+
+BUFFER_BYTES = 96 << 20
+"""Rendered pages that may wait for the consumer, all together (at least one chunk of one page a worker)."""
+
+_MAX_CHUNK_PAGES = 32
+_MAX_WORKERS = 64
+
+
+def default_workers() -> int:
+    """Half of the processors: the encoder needs the others."""
+    try:
+        processors = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        processors = os.cpu_count() or 1
+    return max(1, min(8, processors // 2))
+
+
+def render(
+    files: Iterable[SourceFile],
+    longest_edge: int,
+    *,
+    thumbnail: int = 0,
+    limits: Limits | None = None,
+    workers: int | None = None,
+    command: Sequence[str] | None = None,
+) -> Iterator[Rendered]:
+    """Yield every page of ``files`` in order, or a ``FileProblem`` in the place of what could not be read.
+
+    ``longest_edge`` 0 asks for text and sizes only, without pixels; ``thumbnail`` above 0 asks for a JPEG
+    with that longest edge as well. ``files`` is read lazily, from another thread. ``command`` replaces the
+    program that the workers run. Close the generator to end early.
+    """
+    count = default_workers() if workers is None else workers
+    if not 1 <= count <= _MAX_WORKERS:
+        raise InputError(f"The number of workers must be between 1 and {_MAX_WORKERS}, not {count}.")
+    if longest_edge < 0 or thumbnail < 0:
+        raise InputError("The longest edge and the thumbnail size must not be negative.")
+    pool = _Pool(files, longest_edge, thumbnail, limits or Limits(), count, command)
+    return _results(pool)
+
+
+def _results(pool: _Pool) -> Iterator[Rendered]:
+    with closing(pool):
+        pool.start()
+        yield from pool.schedule.results()
+
+
+class _Pool:
+    """The worker processes, a thread for each, and one that watches the clock."""
+
+    def __init__(
+        self,
+        files: Iterable[SourceFile],
+        longest_edge: int,
+        thumbnail: int,
+        limits: Limits,
+        workers: int,
+        command: Sequence[str] | None,
+    ) -> None:
+        window = workers + 2
+        page_bytes = max(1, longest_edge * longest_edge * 3)
+        chunk_pages = max(1, min(_MAX_CHUNK_PAGES, BUFFER_BYTES // (window * page_bytes)))
+        self.schedule = Schedule(files, chunk_pages, window)
+        self._seconds = limits.max_seconds
+        setup = {"longest_edge": longest_edge, "thumbnail": thumbnail, "limits": asdict(limits)}
+        self._processes = [RendererProcess(setup, command) for _ in range(workers)]
+        self._threads = [
+            threading.Thread(target=self._serve, args=(process,), daemon=True) for process in self._processes
+        ]
+        self._closing = threading.Event()
+        self._clock = threading.Thread(target=self._watch_clock, daemon=True)
+
+    def start(self) -> None:
+        for thread in (*self._threads, self._clock):
+            thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self.schedule.stop()
+        for process in self._processes:
+            process.close()
+        for thread in (*self._threads, self._clock):
+            if thread.ident is not None:
+                thread.join()
+        for process in self._processes:
+            process.release()
+
+    def _watch_clock(self) -> None:
+        while not self._closing.wait(min(0.2, self._seconds / 4)):
+            for process in self._processes:
+                process.end_if_late()
+
+    def _serve(self, process: RendererProcess) -> None:
+        try:
+            while (chunk := self.schedule.next_chunk()) is not None:
+                self._render_chunk(process, chunk)
+        except Exception as error:
+            # Whatever it is, the consumer raises it; else it would wait for ever for a thread that is gone.
+            self.schedule.stop(error)
+
+    def _render_chunk(self, process: RendererProcess, chunk: Chunk) -> None:
+        process.send({"path": chunk.task.file.path, "pages": chunk.pages})
+        while (answer := process.receive(self._seconds)) is not None:
+            header, payload = answer
+            if header["kind"] == "opened":
+                self.schedule.opened(chunk, header["pages"])
+            elif header["kind"] == "page":
+                self.schedule.rendered(chunk, _page(chunk, header, payload))
+            elif header["kind"] == "bad_page":
+                problem = FileProblem(chunk.task.file.path, header["reason"], header["number"])
+                self.schedule.rendered(chunk, problem)
+            elif header["kind"] == "failed":
+                return self.schedule.failed(chunk, header["reason"])
+            elif header["kind"] == "done":
+                return self.schedule.finished(chunk)
+        if not self._closing.is_set():
+            self.schedule.died(chunk, process.bury(self._seconds))
+
+
+def _page(chunk: Chunk, header: Header, payload: bytearray) -> RenderedPage:
+    task = chunk.task
+    pages = task.pages or 1
+    image = NO_PIXELS
+    split = len(payload) - header["thumbnail"]
+    thumbnail = bytes(payload[split:]) or None
+    del payload[split:]
+    if "mode" in header:
+        image = Image.frombuffer(header["mode"], tuple(header["size"]), payload, "raw", header["mode"], 0, 1)
+    page = Page(
+        id=task.file.page_id(header["number"], pages),
+        image=image,
+        path=task.file.path,
+        number=header["number"],
+        text=header["text"],
+        metadata={"width": round(header["width"], 2), "height": round(header["height"], 2)},
+    )
+    return RenderedPage(task.file, page, pages, thumbnail)

@@ -1,0 +1,160 @@
+"""A renderer's process: opens files, renders pages, sends pixels. Run as ``python -m vsplade.pages.worker``.
+
+It is a program of its own and not a ``multiprocessing`` child, so that it never imports the caller's main
+module, inherits no thread or lock, and trusts nothing but the small protocol in ``wire``. Everything that can
+crash or hang on a hostile file happens here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+from typing import Any, Protocol
+
+from vsplade.errors import PageError
+from vsplade.pages.limits import Limits
+from vsplade.pages.naming import PDF_SUFFIXES, suffix
+from vsplade.pages.pdf import PdfFile
+from vsplade.pages.picture import PageContent, PictureFile, thumbnail_jpeg
+from vsplade.pages.wire import write_frame
+
+Job = dict[str, Any]
+
+
+class OpenFile(Protocol):
+    """A file whose pages can be asked for by their 1-based number."""
+
+    pages: int
+
+    def page(self, number: int, longest_edge: int) -> PageContent: ...
+
+    def close(self) -> None: ...
+
+
+def open_file(path: str, limits: Limits) -> OpenFile:
+    """Open by ending: what the file is called decides what it is allowed to be."""
+    size = os.stat(path).st_size
+    if size > limits.max_bytes:
+        raise PageError(
+            f"has {size:,} bytes, above the limit of {limits.max_bytes:,}; split it or raise max_bytes"
+        )
+    file: OpenFile = PdfFile(path) if suffix(path) in PDF_SUFFIXES else PictureFile(path, limits)
+    try:
+        if file.pages < 1:
+            raise PageError("has no pages")
+        if file.pages > limits.max_pages:
+            raise PageError(
+                f"has {file.pages:,} pages, above the limit of {limits.max_pages:,}; "
+                "split it or raise max_pages"
+            )
+    except PageError:
+        file.close()
+        raise
+    return file
+
+
+def reason(error: Exception) -> str:
+    """What to tell a person about an error of ours or of a decoder."""
+    if isinstance(error, PageError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "needs more memory than there is; make it smaller"
+    if isinstance(error, PermissionError):
+        return "cannot be read: permission denied"
+    if isinstance(error, OSError) and error.strerror:
+        return f"cannot be read: {error.strerror}"
+    return f"is damaged: {error or type(error).__name__}"
+
+
+class Worker:
+    """Answers jobs. Keeps the last file open, because the next job is most often for the same one."""
+
+    def __init__(self, output: int, longest_edge: int, thumbnail: int, limits: Limits) -> None:
+        self._output = output
+        self._longest_edge = longest_edge
+        self._thumbnail = thumbnail
+        self._limits = limits
+        self._path: str | None = None
+        self._file: OpenFile | None = None
+
+    def run(self, job: Job) -> None:
+        # The handlers below are wide on purpose: whatever a decoder throws at one file must reach the report
+        # as that file's failure and leave the process fit for the next one.
+        try:
+            file = self._open(job["path"])
+        except Exception as error:
+            self._send({"kind": "failed", "reason": reason(error)})
+            return
+        self._send({"kind": "opened", "pages": file.pages})
+        for number in job["pages"]:
+            if number <= file.pages:
+                try:
+                    self._send_page(file, number)
+                except BrokenPipeError:
+                    raise
+                except Exception as error:
+                    self._send({"kind": "bad_page", "number": number, "reason": reason(error)})
+        self._send({"kind": "done"})
+
+    def _open(self, path: str) -> OpenFile:
+        if self._file is not None and self._path == path:
+            return self._file
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._file = open_file(path, self._limits)
+        self._path = path
+        return self._file
+
+    def _send_page(self, file: OpenFile, number: int) -> None:
+        content = file.page(number, self._longest_edge or self._thumbnail)
+        header = {
+            "kind": "page",
+            "number": number,
+            "width": content.width,
+            "height": content.height,
+            "text": content.text,
+        }
+        small = b""
+        pixels = b""
+        if content.image is not None:
+            if self._thumbnail:
+                small = thumbnail_jpeg(content.image, self._thumbnail)
+            if self._longest_edge:
+                header |= {"mode": content.image.mode, "size": content.image.size}
+                pixels = content.image.tobytes()
+        self._send(header | {"thumbnail": len(small)}, pixels, small)
+
+    def _send(self, header: dict[str, object], *payload: bytes) -> None:
+        write_frame(self._output, header, *payload)
+
+
+def _read_jobs(jobs: queue.SimpleQueue[Job]) -> None:
+    for line in sys.stdin.buffer:
+        jobs.put(json.loads(line))
+    # The parent is gone. It may have been killed, and the file at hand may hang for ever: leave at once.
+    os._exit(0)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's business
+    output = os.dup(1)
+    os.dup2(2, 1)  # whatever a library prints must not end up between two frames
+    jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
+    threading.Thread(target=_read_jobs, args=(jobs,), daemon=True).start()
+    setup = jobs.get()
+    worker = Worker(output, setup["longest_edge"], setup["thumbnail"], Limits(**setup["limits"]))
+    write_frame(output, {"kind": "ready"})
+    while True:
+        try:
+            worker.run(jobs.get())
+        except BrokenPipeError:
+            return
+
+
+if __name__ == "__main__":
+    main()
