@@ -125,6 +125,15 @@ class Encoder(Protocol):
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector: ...
 
 
+@runtime_checkable
+class PlacingEncoder(Encoder, Protocol):
+    """An encoder that can also say where on the page each term was seen."""
+
+    def encode_with_places(self, page: Page) -> tuple[SparseVector, list[Box]]:
+        """The page's vector, and one box for each of its terms, in the same order."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """One result. ``doc_id`` and ``page_num`` follow the field's habit; ``id`` names the page."""
