@@ -25,6 +25,10 @@ class IndexLockedError(VspladeError):
     """Another process is writing to the index."""
 
 
+class StorageError(VspladeError):
+    """The index could not be written (full disk, permissions); its last commit is untouched."""
+
+
 class ModelMismatchError(VspladeError):
     """The index was built with another model than the one asked for."""
 

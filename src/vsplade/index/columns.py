@@ -1,0 +1,79 @@
+"""Metadata by column, so that a filter looks at each distinct value once and not at each page."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.errors import InputError
+from vsplade.index.container import Array, Container
+from vsplade.types import Json, Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``values[codes[page] - 1]`` is the page's value; code 0 means that the page has none."""
+
+    values: Sequence[Json]
+    codes: Array
+
+    def mask(self, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Pages whose value is allowed; ``allowed[0]`` speaks for the pages without a value."""
+        chosen: NDArray[np.bool_] = allowed[self.codes]
+        return chosen
+
+
+def check_metadata(page_id: str, metadata: Metadata) -> dict[str, Json]:
+    """A plain copy, or an error that names the key whose value cannot be stored."""
+    for key, value in metadata.items():
+        if not isinstance(key, str):
+            raise InputError(f"page {page_id!r}: the metadata key {key!r} is not a string.")
+        if value is not None and not isinstance(value, str | int | float | bool):
+            raise InputError(
+                f"page {page_id!r}: the metadata value of {key!r} is a {type(value).__name__}; "
+                "use a string, a number, true, false or null."
+            )
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(
+                f"page {page_id!r}: the metadata value of {key!r} is {value}; use a finite number."
+            )
+    return dict(metadata)
+
+
+def build_columns(rows: Sequence[Mapping[str, Json]]) -> tuple[list[str], dict[str, Array]]:
+    """Keys in order, and for the i-th key the arrays ``column.i.codes`` and ``column.i.values``."""
+    codes: dict[str, NDArray[np.uint32]] = {}
+    values: dict[str, dict[tuple[type, Json], int]] = {}
+    for number, row in enumerate(rows):
+        for key, value in row.items():
+            if value is None:
+                continue
+            if key not in codes:
+                codes[key] = np.zeros(len(rows), dtype=np.uint32)
+                values[key] = {}
+            # The type is part of the key: True, 1 and 1.0 are equal and of one hash in Python.
+            known = values[key]
+            codes[key][number] = known.setdefault((type(value), value), len(known) + 1)
+    arrays: dict[str, Array] = {}
+    keys = sorted(codes)
+    for number, key in enumerate(keys):
+        distinct = [value for _, value in values[key]]
+        arrays[f"column.{number}.codes"] = codes[key].astype(np.min_scalar_type(len(distinct)))
+        text = json.dumps(distinct, ensure_ascii=False, separators=(",", ":")).encode()
+        arrays[f"column.{number}.values"] = np.frombuffer(text, dtype=np.uint8)
+    return keys, arrays
+
+
+def read_column(container: Container, key: str) -> Column | None:
+    keys: list[str] = container.header["columns"]
+    if key not in keys:
+        return None
+    number = keys.index(key)
+    values: list[Any] = json.loads(container[f"column.{number}.values"].tobytes())
+    return Column(values, container[f"column.{number}.codes"])

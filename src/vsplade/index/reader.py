@@ -1,0 +1,308 @@
+"""The index as its users see it: open, search, look pages up. Reads one commit; ``refresh`` moves on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.errors import InputError, VspladeError
+from vsplade.index import checking, state
+from vsplade.index.manifest import JsonValue
+from vsplade.index.snapshot import Snapshot
+from vsplade.index.writer import EncoderIdentity, check_encoder
+from vsplade.query.engine import AdaptiveEngine, WorkBudget
+from vsplade.query.filters import Filter
+from vsplade.query.plan import Masks, Ranking, Searchable, checked_query, checked_top
+from vsplade.query.two_stage import TwoStage, recall
+from vsplade.results.explain import LazyMatches, explain
+from vsplade.types import Encoder, Hit, Json, Metadata, SparseVector, TermMatch
+
+FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
+Query = str | SparseVector
+
+
+class Index:
+    """Many readers may have an index open while one writer changes it; each sees the commit it opened.
+
+    Safe to use from several threads. ``engine``: "auto" (numpy first, compiled code when it pays), "numpy" or
+    "numba".
+    """
+
+    def __init__(self, folder: str | Path, encoder: Encoder | None = None, *, engine: str = "auto") -> None:
+        self.folder = Path(folder)
+        self._encoder = encoder
+        self._choice = engine
+        self._budget = WorkBudget()
+        self._use(Snapshot.load(self.folder))
+
+    @classmethod
+    def open(cls, folder: str | Path, encoder: Encoder | None = None, *, engine: str = "auto") -> Index:
+        """Open the newest commit. Without ``encoder`` the one that the index names is loaded when needed."""
+        return cls(folder, encoder, engine=engine)
+
+    def _use(self, snapshot: Snapshot) -> None:
+        if self._encoder is not None:
+            check_encoder(self.folder, snapshot.manifest, EncoderIdentity.of(self._encoder))
+        self._view = _View(snapshot, self._choice, self._budget)
+
+    def refresh(self) -> bool:
+        """Move to the newest commit; says whether there was one."""
+        snapshot = Snapshot.load(self.folder, self._view.snapshot)
+        changed = snapshot.manifest != self._view.snapshot.manifest
+        if changed:
+            self._use(snapshot)
+        return changed
+
+    # -- what the index is ----------------------------------------------------------------------------
+
+    @property
+    def pages(self) -> int:
+        return self._view.snapshot.pages
+
+    def __len__(self) -> int:
+        return self.pages
+
+    @property
+    def generation(self) -> int:
+        """Number of the commit that is being read."""
+        return self._view.snapshot.manifest.generation
+
+    @property
+    def identity(self) -> EncoderIdentity:
+        """Name, fingerprint and vocabulary size of the encoder that made this index."""
+        manifest = self._view.snapshot.manifest
+        return EncoderIdentity(manifest.encoder, manifest.fingerprint, manifest.vocabulary)
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder given to ``open``, or the one that the index names (loaded once)."""
+        if self._encoder is None:
+            from vsplade.encode import load_encoder
+
+            encoder = load_encoder(self.identity.name)
+            check_encoder(self.folder, self._view.snapshot.manifest, EncoderIdentity.of(encoder))
+            self._encoder = encoder
+        return self._encoder
+
+    def document_frequency(self, terms: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """Number of live pages that have each term; 0 for terms beyond the vocabulary."""
+        frequencies = self._view.snapshot.frequencies
+        known = np.asarray(terms, dtype=np.int64)
+        inside = known < len(frequencies)
+        return np.where(inside, frequencies[np.where(inside, known, 0)], 0)
+
+    def statistics(self) -> dict[str, int | float]:
+        """Sizes, for people and reports: pages, postings, bytes on disk and bytes a posting to search."""
+        return checking.statistics(self._view.snapshot)
+
+    def state(self, prefix: str = "") -> dict[str, JsonValue]:
+        """What a job kept with ``IndexWriter.set_state``, as of this commit."""
+        stored = state.read_state(self.folder, self._view.snapshot.manifest.state)
+        return {key: value for key, value in stored.items() if key.startswith(prefix)}
+
+    def check(self) -> list[str]:
+        """Read every byte and verify it; the problems found, none for a sound index."""
+        return checking.check(self.folder)
+
+    # -- pages ----------------------------------------------------------------------------------------
+
+    def ids(self, filter: FilterLike = None) -> Iterator[str]:
+        """Ids of the live pages that pass ``filter``, in page order."""
+        view = self._view
+        for live, mask in zip(view.snapshot.segments, view.masks(Filter.of(filter)), strict=True):
+            pages = range(live.segment.pages) if mask is None else np.flatnonzero(mask).tolist()
+            for page in pages:
+                yield live.segment.id(page)
+
+    def __contains__(self, id: object) -> bool:
+        return isinstance(id, str) and bool(self._view.snapshot.find([id]))
+
+    def _number(self, id: str) -> int:
+        found = self._view.snapshot.find([id])
+        if id not in found:
+            raise InputError(f"{self.folder}: there is no page {id!r} in this index.")
+        return found[id]
+
+    def metadata(self, id: str) -> Metadata:
+        segment, page = self._view.snapshot.locate(self._number(id))
+        return segment.metadata(page)
+
+    def vector(self, id: str) -> SparseVector:
+        segment, page = self._view.snapshot.locate(self._number(id))
+        return segment.vector(page)
+
+    def thumbnail(self, id: str) -> bytes | None:
+        segment, page = self._view.snapshot.locate(self._number(id))
+        return segment.thumbnail(page) or None
+
+    def vectors(self) -> Iterator[tuple[str, SparseVector]]:
+        """Every live page's id and vector, in page order."""
+        for number in self._view.snapshot.live_numbers():
+            segment, page = self._view.snapshot.locate(number)
+            yield segment.id(page), segment.vector(page)
+
+    # -- search ---------------------------------------------------------------------------------------
+
+    def search(
+        self, query: Query, k: int = 10, filter: FilterLike = None, two_stage: TwoStage | None = None
+    ) -> list[Hit]:
+        """The ``k`` best pages for words (or a ready vector). Exact, unless ``two_stage`` is given.
+
+        A score is the float32 of the float64 sum, by increasing term, of query weight times page weight;
+        equal scores are ordered as the pages were last added. Only pages that share a term are results.
+        """
+        view = self._view
+        vector = self.encode_query(query)
+        return self._hits(view, vector, view.rank(vector, k, Filter.of(filter), two_stage))
+
+    def search_vector(
+        self, vector: SparseVector, k: int = 10, filter: FilterLike = None, two_stage: TwoStage | None = None
+    ) -> list[Hit]:
+        return self.search(vector, k, filter, two_stage)
+
+    def search_batch(
+        self,
+        queries: Sequence[Query],
+        k: int = 10,
+        filter: FilterLike = None,
+        two_stage: TwoStage | None = None,
+        threads: int = 1,
+    ) -> list[list[Hit]]:
+        """``search`` for each query, on several threads (the compiled engine runs without the GIL)."""
+        view = self._view
+        vectors = [self.encode_query(query) for query in queries]
+        rankings = view.rank_batch(vectors, k, Filter.of(filter), two_stage, threads)
+        return [self._hits(view, vector, ranking) for vector, ranking in zip(vectors, rankings, strict=True)]
+
+    def rank(
+        self,
+        vectors: Sequence[SparseVector],
+        k: int = 10,
+        filter: FilterLike = None,
+        two_stage: TwoStage | None = None,
+        threads: int = 1,
+    ) -> list[Ranking]:
+        """Bare page numbers and scores, for those who need no more; ``page_ids`` names the pages."""
+        view = self._view
+        checked = [checked_query(vector, self.identity.terms) for vector in vectors]
+        return view.rank_batch(checked, k, Filter.of(filter), two_stage, threads)
+
+    def page_ids(self, ranking: Ranking) -> list[str]:
+        """Ids of a ranking made since the last ``refresh``."""
+        located = map(self._view.snapshot.locate, ranking.numbers.tolist())
+        return [segment.id(page) for segment, page in located]
+
+    def two_stage_recall(
+        self, queries: Sequence[Query], k: int = 10, two_stage: TwoStage | None = None
+    ) -> float:
+        """Mean share of the exact top k that two-stage search finds."""
+        view, chosen = self._view, two_stage or TwoStage()
+        return recall(
+            [self.encode_query(query) for query in queries],
+            lambda vector: view.rank(vector, k, Filter(), None),
+            lambda vector: view.rank(vector, k, Filter(), chosen),
+        )
+
+    def warm_up(self) -> None:
+        """Compile the fast engine now (a server's start), instead of after the first few queries."""
+        self._view.engine(0).warm_up()
+
+    def encode_query(self, query: Query) -> SparseVector:
+        """A query's weights, checked; words are looked up with the index's encoder."""
+        vector = self.encoder.encode_query(query, self) if isinstance(query, str) else query
+        return checked_query(vector, self.identity.terms)
+
+    def _hits(self, view: _View, query: SparseVector, ranking: Ranking) -> list[Hit]:
+        return [
+            self._hit(view.snapshot, query, number, score)
+            for number, score in zip(ranking.numbers.tolist(), ranking.scores.tolist(), strict=True)
+        ]
+
+    def _hit(self, snapshot: Snapshot, query: SparseVector, number: int, score: float) -> Hit:
+        segment, page = snapshot.locate(number)
+        page_id, metadata = segment.id(page), segment.metadata(page)
+        matches = LazyMatches(partial(self._explain, snapshot, query, number))
+        return Hit(page_id, score, _doc_id(page_id, metadata), _page_num(metadata), metadata, matches)
+
+    def _explain(self, snapshot: Snapshot, query: SparseVector, number: int) -> list[TermMatch]:
+        segment, page = snapshot.locate(number)
+        return explain(query, segment.vector(page), self._token)
+
+    def _token(self, term: int) -> str:
+        """The term's name, or its number where the encoder that names it is not installed."""
+        try:
+            return self.encoder.vocabulary.token(term)
+        except VspladeError:
+            return f"#{term}"
+
+
+def _doc_id(page_id: str, metadata: Mapping[str, Json]) -> str:
+    for key in ("doc_id", "path"):
+        value = metadata.get(key)
+        if isinstance(value, str):
+            return value
+    return page_id
+
+
+def _page_num(metadata: Mapping[str, Json]) -> int:
+    value = metadata.get("page_num")
+    return value if isinstance(value, int) else 1
+
+
+class _View:
+    """A snapshot with the engines and filter masks made for it."""
+
+    def __init__(self, snapshot: Snapshot, choice: str, budget: WorkBudget) -> None:
+        self.snapshot = snapshot
+        self._choice = choice
+        self._budget = budget
+        self.masks = lru_cache(maxsize=16)(self._masks)
+        self.engine = lru_cache(maxsize=4)(self._engine)
+
+    def _engine(self, first_stage_terms: int) -> AdaptiveEngine:
+        parts = [
+            Searchable(
+                live.segment,
+                live.segment.first_stage(first_stage_terms) if first_stage_terms else live.segment.full,
+                live.base,
+            )
+            for live in self.snapshot.segments
+        ]
+        return AdaptiveEngine(parts, self._choice, self._budget)
+
+    def _masks(self, filter: Filter) -> Masks:
+        masks: list[NDArray[np.bool_] | None] = []
+        for live in self.snapshot.segments:
+            allowed = filter.mask(live.segment) if filter else None
+            if allowed is not None and live.live is not None:
+                allowed = allowed & live.live
+            masks.append(live.live if allowed is None else allowed)
+        return masks
+
+    def rank(self, query: SparseVector, k: int, filter: Filter, two_stage: TwoStage | None) -> Ranking:
+        return self.rank_batch([query], k, filter, two_stage, 1)[0]
+
+    def rank_batch(
+        self,
+        queries: Sequence[SparseVector],
+        k: int,
+        filter: Filter,
+        two_stage: TwoStage | None,
+        threads: int,
+    ) -> list[Ranking]:
+        k = checked_top(k)
+        if not queries:
+            return []
+        masks = self.masks(filter)
+        proposed = two_stage.proposed(k) if two_stage else 0
+        adaptive = self.engine(two_stage.terms if two_stage else 0)
+        engine = adaptive.prepare(queries[0], len(queries))
+        if threads <= 1 or len(queries) == 1:
+            return [engine.search(query, k, masks, proposed) for query in queries]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(lambda query: engine.search(query, k, masks, proposed), queries))

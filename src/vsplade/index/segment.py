@@ -1,0 +1,164 @@
+"""A segment: at most 65,536 pages, written once and never changed. Deletions live beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.index.columns import Column, build_columns, read_column
+from vsplade.index.container import Array, Container, write_container
+from vsplade.index.invert import Inverted, invert
+from vsplade.types import Json, SparseVector
+
+FULL = "full."
+FIRST_STAGE = "first."
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPage:
+    """Everything an index keeps of one page."""
+
+    id: str
+    vector: SparseVector
+    metadata: dict[str, Json]
+    thumbnail: bytes = b""
+
+
+def hash_id(page_id: str) -> int:
+    return int.from_bytes(hashlib.blake2b(page_id.encode(), digest_size=8).digest(), "little")
+
+
+def write_segment(path: Path, pages: Sequence[StoredPage], vocabulary: int, first_stage_terms: int) -> int:
+    """Write ``pages`` in their order as one segment file; returns its size in bytes."""
+    vectors = [page.vector for page in pages]
+    starts = _starts([len(vector) for vector in vectors])
+    joined = np.concatenate([vector.terms for vector in vectors])
+    full_terms = joined.astype(np.uint16) if vocabulary <= 1 << 16 else joined
+    weights = np.concatenate([vector.weights for vector in vectors])
+    arrays = invert(starts, full_terms, weights, vocabulary).arrays(FULL)
+    if first_stage_terms:
+        arrays |= first_stage(starts, full_terms, weights, vocabulary, first_stage_terms).arrays(FIRST_STAGE)
+    arrays |= {"forward.starts": starts, "forward.terms": full_terms, "forward.weights": weights}
+    hashes = np.array([hash_id(page.id) for page in pages], dtype=np.uint64)
+    by_hash = np.argsort(hashes, kind="stable")
+    arrays |= {"hash.values": hashes[by_hash], "hash.pages": by_hash.astype(np.uint16)}
+    arrays |= _texts("id", [page.id.encode() for page in pages])
+    rows = [json.dumps(page.metadata, ensure_ascii=False, separators=(",", ":")).encode() for page in pages]
+    arrays |= _texts("metadata", rows)
+    arrays |= _texts("thumbnail", [page.thumbnail for page in pages])
+    keys, columns = build_columns([page.metadata for page in pages])
+    header = {
+        "pages": len(pages),
+        "postings": int(starts[-1]),
+        "vocabulary": vocabulary,
+        "first_stage_terms": first_stage_terms,
+        "columns": keys,
+    }
+    return write_container(path, header, arrays | columns)
+
+
+def first_stage(
+    starts: NDArray[np.uint64], terms: Array, weights: NDArray[np.float32], vocabulary: int, keep: int
+) -> Inverted:
+    """Invert only the ``keep`` heaviest terms of each page (ties go to the smaller term)."""
+    lengths = np.diff(starts).astype(np.int64)
+    pages = np.repeat(np.arange(len(lengths), dtype=np.uint32), lengths)
+    order = np.lexsort((terms, -weights, pages))
+    rank = np.arange(len(terms)) - np.repeat(starts[:-1].astype(np.int64), lengths)
+    kept = np.sort(order[rank < keep])
+    return invert(_starts(np.minimum(lengths, keep)), terms[kept], weights[kept], vocabulary)
+
+
+def _starts(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint64]:
+    return np.concatenate(([0], np.cumsum(lengths, dtype=np.uint64))).astype(np.uint64)
+
+
+def _texts(name: str, texts: list[bytes]) -> dict[str, Array]:
+    return {
+        f"{name}.starts": _starts([len(text) for text in texts]),
+        f"{name}.bytes": np.frombuffer(b"".join(texts), dtype=np.uint8),
+    }
+
+
+class Segment:
+    """A reader of one segment file. Arrays are views of the memory map."""
+
+    def __init__(self, path: Path) -> None:
+        self.container = Container(path)
+        header = self.container.header
+        self.pages: int = header["pages"]
+        self.postings: int = header["postings"]
+        self.vocabulary: int = header["vocabulary"]
+        self._first_stages: dict[int, Inverted] = {}
+        self._columns: dict[str, Column | None] = {}
+
+    @cached_property
+    def full(self) -> Inverted:
+        return Inverted.stored(self.container, FULL)
+
+    def first_stage(self, terms: int) -> Inverted:
+        """The pruned structure: read where the index stores it, else made once and kept in memory."""
+        if terms not in self._first_stages:
+            if self.container.header["first_stage_terms"] == terms:
+                found = Inverted.stored(self.container, FIRST_STAGE)
+            else:
+                found = first_stage(self.starts, self.terms, self.weights, self.vocabulary, terms)
+            self._first_stages[terms] = found
+        return self._first_stages[terms]
+
+    @cached_property
+    def starts(self) -> NDArray[np.uint64]:
+        return self.container["forward.starts"]
+
+    @cached_property
+    def terms(self) -> Array:
+        return self.container["forward.terms"]
+
+    @cached_property
+    def weights(self) -> NDArray[np.float32]:
+        return self.container["forward.weights"]
+
+    def vector(self, page: int) -> SparseVector:
+        start, end = int(self.starts[page]), int(self.starts[page + 1])
+        return SparseVector(self.terms[start:end].astype(np.uint32), self.weights[start:end])
+
+    def _text(self, name: str, page: int) -> bytes:
+        starts = self.container[f"{name}.starts"]
+        return self.container[f"{name}.bytes"][int(starts[page]) : int(starts[page + 1])].tobytes()
+
+    def id(self, page: int) -> str:
+        return self._text("id", page).decode()
+
+    def metadata(self, page: int) -> dict[str, Json]:
+        row: dict[str, Json] = json.loads(self._text("metadata", page))
+        return row
+
+    def thumbnail(self, page: int) -> bytes:
+        return self._text("thumbnail", page)
+
+    def column(self, key: str) -> Column | None:
+        if key not in self._columns:
+            self._columns[key] = read_column(self.container, key)
+        return self._columns[key]
+
+    def stored(self, page: int) -> StoredPage:
+        return StoredPage(self.id(page), self.vector(page), self.metadata(page), self.thumbnail(page))
+
+    def find(self, ids: Sequence[str], hashes: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
+        """(position in ``ids``, page) for each of ``ids`` that is in this segment, deleted or not."""
+        values = self.container["hash.values"]
+        found = np.searchsorted(values, hashes)
+        for position in np.flatnonzero(values[np.minimum(found, len(values) - 1)] == hashes).tolist():
+            place = int(found[position])
+            while place < len(values) and values[place] == hashes[position]:
+                page = int(self.container["hash.pages"][place])
+                if self.id(page) == ids[position]:
+                    yield position, page
+                place += 1

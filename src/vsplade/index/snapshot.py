@@ -1,0 +1,123 @@
+"""One commit of an index as a reader sees it: segments, their deleted pages, and page numbers over all."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.errors import IndexFormatError
+from vsplade.index import manifest as manifests
+from vsplade.index.manifest import Manifest, SegmentEntry
+from vsplade.index.segment import Segment, hash_id
+from vsplade.index.storage import damaged
+
+_ATTEMPTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSegment:
+    """A segment and its live pages in one commit (``None``: all of them)."""
+
+    segment: Segment
+    live: NDArray[np.bool_] | None
+    base: int
+    """Number of its first page in the snapshot."""
+
+    @property
+    def live_pages(self) -> int:
+        return self.segment.pages if self.live is None else int(np.count_nonzero(self.live))
+
+
+def pack_tombstones(deleted: NDArray[np.bool_]) -> bytes:
+    return np.packbits(deleted, bitorder="little").tobytes()
+
+
+def read_live(folder: Path, entry: SegmentEntry) -> NDArray[np.bool_] | None:
+    if entry.tombstones is None:
+        return None
+    body = (folder / entry.tombstones).read_bytes()
+    if zlib.crc32(body) != entry.tombstones_crc32 or len(body) != -(-entry.pages // 8):
+        raise damaged(folder / entry.tombstones, "it fails its checksum")
+    bits = np.unpackbits(np.frombuffer(body, dtype=np.uint8), count=entry.pages, bitorder="little")
+    return np.equal(bits, 0)
+
+
+class Snapshot:
+    """Immutable; page numbers run over all segments in their order, deleted pages included."""
+
+    def __init__(self, folder: Path, manifest: Manifest, segments: Sequence[LiveSegment]) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.segments = tuple(segments)
+        self.bases = np.array([segment.base for segment in segments], dtype=np.int64)
+        self.pages = sum(segment.live_pages for segment in segments)
+        self.postings = sum(segment.segment.postings for segment in segments)
+
+    @classmethod
+    def load(cls, folder: Path, previous: Snapshot | None = None) -> Snapshot:
+        """The newest commit. A writer may remove files between our reads of the manifest and of them:
+        then there is a newer manifest, and we begin again."""
+        for _ in range(_ATTEMPTS):
+            manifest = manifests.load(folder)
+            try:
+                return cls._load(folder, manifest, previous)
+            except FileNotFoundError as error:
+                if manifests.load(folder) == manifest:
+                    raise IndexFormatError(
+                        f"{error.filename}: this file of the index is missing. Restore the folder from a "
+                        "copy, or delete it and run `vsplade index` again."
+                    ) from error
+        raise IndexFormatError(f"{folder}: the index changes faster than it can be opened. Try again later.")
+
+    @classmethod
+    def _load(cls, folder: Path, manifest: Manifest, previous: Snapshot | None) -> Snapshot:
+        known = (
+            {live.segment.container.path.name: live.segment for live in previous.segments} if previous else {}
+        )
+        segments: list[LiveSegment] = []
+        base = 0
+        for entry in manifest.segments:
+            segment = known.get(entry.file) or Segment(folder / entry.file)
+            if segment.pages != entry.pages or segment.container.size != entry.bytes:
+                raise damaged(segment.container.path, "it is not the file that the manifest describes")
+            segments.append(LiveSegment(segment, read_live(folder, entry), base))
+            base += entry.pages
+        return cls(folder, manifest, segments)
+
+    def locate(self, number: int) -> tuple[Segment, int]:
+        """The segment of a page number, and the page's place in it."""
+        live = self.segments[int(np.searchsorted(self.bases, number, side="right")) - 1]
+        return live.segment, number - live.base
+
+    def find(self, ids: Sequence[str]) -> dict[str, int]:
+        """Page numbers of those ``ids`` that are live."""
+        hashes = np.array([hash_id(page_id) for page_id in ids], dtype=np.uint64)
+        return {
+            ids[position]: live.base + page
+            for live in self.segments
+            for position, page in live.segment.find(ids, hashes)
+            if live.live is None or live.live[page]
+        }
+
+    def live_numbers(self) -> Iterator[int]:
+        for live in self.segments:
+            pages = range(live.segment.pages) if live.live is None else np.flatnonzero(live.live).tolist()
+            for page in pages:
+                yield live.base + page
+
+    @cached_property
+    def frequencies(self) -> NDArray[np.int64]:
+        """Number of live pages of every term of the vocabulary."""
+        total = np.zeros(self.manifest.vocabulary, dtype=np.int64)
+        for live in self.segments:
+            total[live.segment.full.terms] += live.segment.full.counts
+            if live.live is not None:
+                for page in np.flatnonzero(~live.live):
+                    total[live.segment.vector(int(page)).terms] -= 1
+        return total

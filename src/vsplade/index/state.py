@@ -1,0 +1,34 @@
+"""A small key-value store that commits with the pages: a job's own records (files, hashes, failures).
+
+Each commit adds one file with the keys it changed; a few files at most, then they are joined into one.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from vsplade.index.manifest import JsonValue, StateEntry
+from vsplade.index.storage import damaged, write_durably
+
+MAX_FILES = 8
+State = dict[str, JsonValue]
+
+
+def write_changes(path: Path, changes: Mapping[str, JsonValue]) -> StateEntry:
+    """``changes`` maps a key to its new value, or to None where the key was removed."""
+    body = json.dumps(changes, ensure_ascii=False, separators=(",", ":")).encode()
+    write_durably(path, [body])
+    return StateEntry(path.name, len(changes), zlib.crc32(body))
+
+
+def read_state(folder: Path, entries: Sequence[StateEntry]) -> State:
+    state: State = {}
+    for entry in entries:
+        body = (folder / entry.file).read_bytes()
+        if zlib.crc32(body) != entry.crc32:
+            raise damaged(folder / entry.file, "it fails its checksum")
+        state.update(json.loads(body))
+    return {key: value for key, value in state.items() if value is not None}

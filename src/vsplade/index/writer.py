@@ -1,0 +1,370 @@
+"""The one writer of an index: add, replace, delete, commit. Nothing is visible before ``commit``."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.errors import IndexFormatError, InputError, ModelMismatchError, StorageError
+from vsplade.index import manifest as manifests
+from vsplade.index import merging, state
+from vsplade.index.columns import check_metadata
+from vsplade.index.invert import MAX_PAGES
+from vsplade.index.manifest import JsonValue, Manifest, SegmentEntry
+from vsplade.index.segment import Segment, StoredPage, hash_id, write_segment
+from vsplade.index.snapshot import pack_tombstones, read_live
+from vsplade.index.storage import WriterLock, write_durably
+from vsplade.types import Encoder, Metadata, SparseVector
+
+MAX_BYTES = 384 << 20
+"""Size, roughly, at which buffered pages become a segment; bounds the writer's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderIdentity:
+    """What an index remembers of the encoder that made its vectors."""
+
+    name: str
+    fingerprint: str
+    terms: int
+    """Size of the vocabulary."""
+
+    @classmethod
+    def of(cls, encoder: Encoder) -> EncoderIdentity:
+        return cls(encoder.name, encoder.fingerprint, len(encoder.vocabulary))
+
+
+@dataclass(slots=True)
+class _Working:
+    """A segment as the next commit will have it."""
+
+    segment: Segment
+    deleted: NDArray[np.bool_]
+    entry: SegmentEntry | None
+    """As committed; None while it is new or its tombstones have changed."""
+
+    @property
+    def live_pages(self) -> int:
+        return self.segment.pages - int(np.count_nonzero(self.deleted))
+
+    def pages(self) -> Iterator[StoredPage]:
+        for page in np.flatnonzero(~self.deleted):
+            yield self.segment.stored(int(page))
+
+
+def _size(page: StoredPage) -> int:
+    """Bytes of a page on disk, about: 3 a posting to search, 6 to rescore, text and picture."""
+    return 9 * len(page.vector) + len(page.thumbnail) + 256
+
+
+class IndexWriter:
+    """Use as a context manager: leaving it commits, an exception leaves the last commit as it was.
+
+    ``encoder`` may be left out when the index exists already. ``first_stage_terms`` stores the pruned
+    structure for two-stage search (0: none); it is fixed when the index is made.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        encoder: Encoder | EncoderIdentity | None = None,
+        *,
+        first_stage_terms: int = 0,
+    ) -> None:
+        self.folder = Path(folder)
+        identity = EncoderIdentity.of(encoder) if isinstance(encoder, Encoder) else encoder
+        if not manifests.exists(self.folder) and identity is None:
+            raise IndexFormatError(
+                f"{self.folder}: there is no index here yet; name the encoder to begin one."
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{self.folder}: this folder cannot be made ({error.strerror}).") from error
+        self._lock = WriterLock(self.folder)
+        self._lock.acquire()
+        try:
+            if not manifests.exists(self.folder):
+                self._begin(identity, first_stage_terms)
+            self._manifest = manifests.load(self.folder)
+            check_encoder(self.folder, self._manifest, identity)
+            self._restore()
+            self._remove_strays()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _begin(self, identity: EncoderIdentity | None, first_stage_terms: int) -> None:
+        if identity is None:
+            raise IndexFormatError(
+                f"{self.folder}: there is no index here yet; name the encoder to begin one."
+            )
+        if not 1 <= identity.terms < 1 << 32:
+            raise InputError(f"a vocabulary of {identity.terms} terms cannot be indexed.")
+        first = Manifest(
+            identity.name, identity.fingerprint, identity.terms, first_stage_terms=first_stage_terms
+        )
+        manifests.store(self.folder, first)
+
+    def _restore(self) -> None:
+        """The working state is the last commit."""
+        self._next_file = max(self._manifest.next_file, getattr(self, "_next_file", 0))
+        self._working: list[_Working] = []
+        for entry in self._manifest.segments:
+            live = read_live(self.folder, entry)
+            deleted = np.zeros(entry.pages, dtype=bool) if live is None else ~live
+            self._working.append(_Working(Segment(self.folder / entry.file), deleted, entry))
+        self._pending: dict[str, StoredPage | None] = {}
+        self._bytes = 0
+        self._state = state.read_state(self.folder, self._manifest.state)
+        self._state_changes: dict[str, JsonValue] = {}
+
+    # -- changes ---------------------------------------------------------------------------------------
+
+    def add(
+        self, id: str, vector: SparseVector, metadata: Metadata | None = None, thumbnail: bytes | None = None
+    ) -> None:
+        """Add a page, or replace the page of that id. Replaced pages move to the end of the page order."""
+        self._open()
+        if not isinstance(id, str) or not id:
+            raise InputError(f"a page's id must be a non-empty string, not {id!r}.")
+        page = StoredPage(id, self._checked(id, vector), check_metadata(id, metadata or {}), thumbnail or b"")
+        self._forget(id)
+        self._pending[id] = page
+        self._bytes += _size(page)
+        if len(self._pending) >= MAX_PAGES or self._bytes >= MAX_BYTES:
+            self.flush()
+
+    def delete(self, id: str) -> None:
+        """Delete the page of that id; unknown ids are no error (deleting twice changes nothing)."""
+        self._open()
+        self._forget(id)
+        self._pending[id] = None
+
+    def _forget(self, id: str) -> None:
+        old = self._pending.pop(id, None)
+        if old is not None:
+            self._bytes -= _size(old)
+
+    def _checked(self, id: str, vector: SparseVector) -> SparseVector:
+        terms = np.ascontiguousarray(vector.terms, dtype=np.uint32)
+        weights = np.array(vector.weights, dtype=np.float32)
+        if len(terms) != len(weights) or terms.ndim != 1:
+            raise InputError(f"page {id!r}: {len(terms)} terms but {len(weights)} weights.")
+        if not len(terms):
+            return SparseVector(terms, weights)
+        if np.any(terms[1:] <= terms[:-1]) or terms[-1] >= self._manifest.vocabulary:
+            raise InputError(
+                f"page {id!r}: terms must increase strictly and stay below the vocabulary's "
+                f"{self._manifest.vocabulary}."
+            )
+        if not (weights.min() > 0 and np.isfinite(weights.max())):
+            raise InputError(f"page {id!r}: weights must be positive and finite.")
+        return SparseVector(terms.copy(), weights)
+
+    def set_state(self, key: str, value: JsonValue) -> None:
+        """Keep a JSON value under ``key``, committed together with the pages; None removes it."""
+        self._open()
+        self._state_changes[key] = value
+
+    def state(self, prefix: str = "") -> dict[str, JsonValue]:
+        """The state with this writer's uncommitted changes, keys that begin with ``prefix``."""
+        both = {**self._state, **self._state_changes}
+        return {key: value for key, value in both.items() if key.startswith(prefix) and value is not None}
+
+    # -- to disk ---------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write what is buffered to disk (still invisible); ``add`` calls this when memory fills up."""
+        self._open()
+        if not self._pending:
+            return
+        pages = [page for page in self._pending.values() if page is not None]
+        added = self._write_segment(pages) if pages else None
+        ids = list(self._pending)
+        hashes = np.array([hash_id(page_id) for page_id in ids], dtype=np.uint64)
+        for working in self._working:
+            found = [page for _, page in working.segment.find(ids, hashes) if not working.deleted[page]]
+            if found:
+                working.deleted[found] = True
+                working.entry = None
+        if added is not None:
+            self._working.append(added)
+        self._pending = {}
+        self._bytes = 0
+
+    def _write_segment(self, pages: list[StoredPage]) -> _Working:
+        name = self._new_name("segment", "vsp")
+        write_segment(self.folder / name, pages, self._manifest.vocabulary, self._manifest.first_stage_terms)
+        return _Working(Segment(self.folder / name), np.zeros(len(pages), dtype=bool), None)
+
+    def _new_name(self, kind: str, ending: str) -> str:
+        self._next_file += 1
+        return f"{kind}-{self._next_file - 1:08d}.{ending}"
+
+    def commit(self) -> int:
+        """Make every change so far visible, all at once, and durable; returns the commit's number.
+
+        After a StorageError (disk full) nothing is lost: the index is at its last commit, this writer
+        still holds the changes, and commit can be tried again.
+        """
+        self.flush()
+        self._merge_runs(merging.FAN_OUT)
+        return self._publish()
+
+    def _publish(self) -> int:
+        kept = [working for working in self._working if working.live_pages]
+        unchanged = [working.entry for working in kept] == list(self._manifest.segments)
+        if unchanged and not self._state_changes:
+            return self._manifest.generation
+        entries = tuple(working.entry or self._write_entry(working) for working in kept)
+        state_entries = self._write_state()
+        manifest = self._manifest.with_changes(
+            generation=self._manifest.generation + 1,
+            next_file=self._next_file,
+            segments=entries,
+            state=state_entries,
+        )
+        manifests.store(self.folder, manifest)
+        self._manifest = manifest
+        for working, entry in zip(kept, entries, strict=True):
+            working.entry = entry
+        self._working = kept
+        self._state = self.state()
+        self._state_changes = {}
+        self._remove_strays()
+        return manifest.generation
+
+    def _write_entry(self, working: _Working) -> SegmentEntry:
+        segment = working.segment
+        entry = SegmentEntry(segment.container.path.name, segment.pages, segment.container.size)
+        count = int(np.count_nonzero(working.deleted))
+        if not count:
+            return entry
+        body = pack_tombstones(working.deleted)
+        name = self._new_name("deleted", "bits")
+        write_durably(self.folder / name, [body])
+        return SegmentEntry(entry.file, entry.pages, entry.bytes, count, name, zlib.crc32(body))
+
+    def _write_state(self) -> tuple[manifests.StateEntry, ...]:
+        if not self._state_changes:
+            return self._manifest.state
+        path = self.folder / self._new_name("state", "json")
+        if len(self._manifest.state) >= state.MAX_FILES:
+            return (state.write_changes(path, self.state()),)
+        return (*self._manifest.state, state.write_changes(path, self._state_changes))
+
+    # -- upkeep ----------------------------------------------------------------------------------------
+
+    def merge(self) -> int:
+        """Join neighbouring small segments now, and commit. ``commit`` does so by itself, less eagerly."""
+        self.flush()
+        self._merge_runs(2)
+        return self._publish()
+
+    def compact(self) -> int:
+        """Rewrite all pages without the deleted ones into as few segments as possible, and commit."""
+        self.flush()
+        self._replace_run(0, len(self._working))
+        return self._publish()
+
+    def _merge_runs(self, fan_out: int) -> None:
+        while True:
+            run = merging.find_run(
+                [working.live_pages for working in self._working],
+                [working.segment.pages for working in self._working],
+                [working.segment.container.size for working in self._working],
+                fan_out,
+                MAX_PAGES,
+                MAX_BYTES,
+            )
+            before = len(self._working)
+            if run is None:
+                return
+            self._replace_run(*run)
+            if run[1] - run[0] > 1 and len(self._working) == before:
+                return  # too large to join after all
+
+    def _replace_run(self, first: int, last: int) -> None:
+        """Rewrite the live pages of working segments first..last-1, in order."""
+        fresh: list[_Working] = []
+        buffered: list[StoredPage] = []
+        size = 0
+        for working in self._working[first:last]:
+            if not buffered and working.live_pages == MAX_PAGES:
+                fresh.append(working)
+                continue
+            for page in working.pages():
+                buffered.append(page)
+                size += _size(page)
+                if len(buffered) == MAX_PAGES or size >= MAX_BYTES:
+                    fresh.append(self._write_segment(buffered))
+                    buffered, size = [], 0
+        if buffered:
+            fresh.append(self._write_segment(buffered))
+        self._working[first:last] = fresh
+
+    def _remove_strays(self) -> None:
+        """Files that no commit names: left by a killed writer, or replaced by the commit just made."""
+        needed = self._manifest.files()
+        for path in self.folder.iterdir():
+            ours = path.name.split("-")[0] in ("segment", "deleted", "state") or path.suffix == ".new"
+            if ours and path.name not in needed:
+                try:
+                    path.unlink(missing_ok=True)
+                except PermissionError:
+                    continue  # Windows: a reader still maps it; the next writer tries again
+
+    def rollback(self) -> None:
+        """Drop every change since the last commit."""
+        self._open()
+        self._restore()
+        self._remove_strays()
+
+    def close(self) -> None:
+        """Release the lock without committing."""
+        self._lock.release()
+        self._closed = True
+
+    _closed = False
+
+    def _open(self) -> None:
+        if self._closed:
+            raise InputError(f"{self.folder}: this writer is closed; open a new one.")
+
+    @property
+    def pages(self) -> int:
+        """Live pages, uncommitted changes that are still buffered not counted."""
+        return sum(working.live_pages for working in self._working)
+
+    def __enter__(self) -> IndexWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and not self._closed:
+                self.commit()
+        finally:
+            self.close()
+
+
+def check_encoder(folder: Path, manifest: Manifest, identity: EncoderIdentity | None) -> None:
+    """An index is searched and extended only with the encoder that began it."""
+    if identity is None:
+        return
+    stored = EncoderIdentity(manifest.encoder, manifest.fingerprint, manifest.vocabulary)
+    if stored != identity:
+        raise ModelMismatchError(
+            f"{folder}: this index was built with the encoder {stored.name!r} (fingerprint "
+            f"{stored.fingerprint}, {stored.terms} terms), not with {identity.name!r} (fingerprint "
+            f"{identity.fingerprint}, {identity.terms} terms). Use the encoder that built it, or index the "
+            "files again into a new folder."
+        )

@@ -1,0 +1,168 @@
+"""Conditions on metadata, applied before ranking: equality, sets, ranges, prefixes.
+
+In Python a mapping::
+
+    {"lang": "en", "kind": ["slides", "table"], "year": {"gte": 2019, "lt": 2024}, "path": {"prefix": "a/"}}
+
+On the command line one text a condition: ``lang=en``, ``kind=slides,table``, ``year>=2019``,
+``year=2019..2023``, ``path^=reports/``, ``lang!=de``. All conditions must hold.
+A page without the key fails all of them but ``!=``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.errors import InputError
+from vsplade.index.segment import Segment
+from vsplade.types import Json
+
+OPERATORS = ("eq", "ne", "in", "gt", "gte", "lt", "lte", "prefix")
+_TEXT = re.compile(r"^(?P<key>[^=<>!^]+?)(?P<sign>\^=|!=|>=|<=|=|>|<)(?P<value>.*)$", re.DOTALL)
+_SIGNS = {"!=": "ne", ">=": "gte", "<=": "lte", ">": "gt", "<": "lt", "^=": "prefix"}
+
+Value = Json | tuple[Json, ...]
+FilterLike = "Filter | Mapping[str, object] | str | Iterable[str] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    key: str
+    operator: str
+    value: Value
+
+    def allows(self, value: Json) -> bool:
+        """Whether a page with this value (None: without the key) may be found."""
+        if self.operator == "eq":
+            return _same(value, self.value)
+        if self.operator == "ne":
+            return not _same(value, self.value)
+        if self.operator == "in":
+            return isinstance(self.value, tuple) and any(_same(value, one) for one in self.value)
+        if self.operator == "prefix":
+            return isinstance(value, str) and value.startswith(str(self.value))
+        return _in_range(value, self.operator, self.value)
+
+    def mask(self, segment: Segment) -> NDArray[np.bool_]:
+        column = segment.column(self.key)
+        if column is None:
+            return np.full(segment.pages, self.allows(None))
+        allowed = [self.allows(None), *(self.allows(value) for value in column.values)]
+        return column.mask(np.array(allowed, dtype=bool))
+
+
+def _same(value: Json, wanted: Value) -> bool:
+    """Equal, where numbers equal numbers of any type but True is not 1."""
+    return isinstance(value, bool) == isinstance(wanted, bool) and value == wanted
+
+
+def _in_range(value: Json, operator: str, limit: Value) -> bool:
+    if isinstance(value, str) and isinstance(limit, str):
+        order = (value > limit) - (value < limit)
+    elif _number(value) and _number(limit):
+        order = (value > limit) - (value < limit)  # type: ignore[operator]
+    else:
+        return False
+    return {"gt": order > 0, "gte": order >= 0, "lt": order < 0, "lte": order <= 0}[operator]
+
+
+def _number(value: Value) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Conditions that must all hold."""
+
+    conditions: tuple[Condition, ...] = ()
+
+    @classmethod
+    def of(cls, given: Filter | Mapping[str, object] | str | Iterable[str] | None) -> Filter:
+        """From whatever form a caller has: a mapping, one text, several texts, or nothing."""
+        if given is None:
+            return cls()
+        if isinstance(given, Filter):
+            return given
+        if isinstance(given, Mapping):
+            return cls(tuple(one for key, value in given.items() for one in _from_value(key, value)))
+        texts = [given] if isinstance(given, str) else list(given)
+        return cls(tuple(one for text in texts for one in parse_condition(text)))
+
+    def __bool__(self) -> bool:
+        return bool(self.conditions)
+
+    def mask(self, segment: Segment) -> NDArray[np.bool_]:
+        """The pages of a segment that may be found."""
+        mask = np.ones(segment.pages, dtype=bool)
+        for condition in self.conditions:
+            mask &= condition.mask(segment)
+        return mask
+
+
+def _from_value(key: str, value: object) -> Iterable[Condition]:
+    if isinstance(value, Mapping):
+        for operator, operand in value.items():
+            yield _condition(key, operator, operand)
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield _condition(key, "in", value)
+    else:
+        yield _condition(key, "eq", value)
+
+
+def _condition(key: str, operator: object, operand: object) -> Condition:
+    if operator not in OPERATORS:
+        raise InputError(
+            f"filter on {key!r}: unknown operator {operator!r}; use one of {', '.join(OPERATORS)}."
+        )
+    if operator == "in":
+        if not isinstance(operand, list | tuple | set | frozenset):
+            raise InputError(f"filter on {key!r}: `in` needs a list of values, not {operand!r}.")
+        return Condition(key, "in", tuple(_scalar(key, one) for one in operand))
+    if operator == "prefix" and not isinstance(operand, str):
+        raise InputError(f"filter on {key!r}: `prefix` needs a text, not {operand!r}.")
+    return Condition(key, str(operator), _scalar(key, operand))
+
+
+def _scalar(key: str, value: object) -> Json:
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise InputError(f"filter on {key!r}: {value!r} is not a text, a number, true, false or null.")
+
+
+def parse_condition(text: str) -> list[Condition]:
+    """``key=value`` and its relatives. A value that reads as a number also matches that text."""
+    match = _TEXT.match(text)
+    if match is None:
+        raise InputError(
+            f"filter {text!r} is not understood; write key=value, key=a,b, key=low..high, key>=value, "
+            "key!=value or key^=prefix."
+        )
+    key, sign, value = match["key"].strip(), match["sign"], match["value"]
+    if sign == "^=":
+        return [Condition(key, "prefix", value)]
+    if sign == "=" and ".." in value:
+        low, _, high = value.partition("..")
+        ends = [("gte", low), ("lte", high)]
+        return [Condition(key, operator, _readings(end)[-1]) for operator, end in ends if end]
+    if sign == "=":
+        return [Condition(key, "in", tuple(one for part in value.split(",") for one in _readings(part)))]
+    if sign == "!=":
+        return [Condition(key, "ne", one) for one in _readings(value)]
+    return [Condition(key, _SIGNS[sign], _readings(value)[-1])]
+
+
+def _readings(text: str) -> list[Json]:
+    """The text itself, and the number or truth value that it spells, if any."""
+    if text in ("true", "false"):
+        return [text, text == "true"]
+    for kind in (int, float):
+        try:
+            return [text, kind(text)]
+        except ValueError:
+            continue
+    return [text]

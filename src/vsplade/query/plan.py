@@ -1,0 +1,80 @@
+"""What every engine is given: a checked query, and the pages that may be found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.errors import InputError
+from vsplade.index.invert import Inverted
+from vsplade.index.segment import Segment
+from vsplade.types import SparseVector
+
+Masks = Sequence[NDArray[np.bool_] | None]
+"""For each segment the pages that may be found; None: all of them."""
+
+MAX_TERMS = 1 << 16
+MAX_TOP = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Page numbers and their scores, best first; equal scores in page order."""
+
+    numbers: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+class Engine(Protocol):
+    """Searches the segments it was made for. ``first_stage`` > 0: only that many pages, found in the
+    segments' pruned structure, are scored."""
+
+    def search(self, query: SparseVector, k: int, masks: Masks, first_stage: int = 0) -> Ranking: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Searchable:
+    """A segment with the inverted structure that is scanned (the full one, or the pruned one)."""
+
+    segment: Segment
+    inverted: Inverted
+    base: int
+
+
+def checked_query(query: SparseVector, vocabulary: int) -> SparseVector:
+    """Terms increasing and known, weights positive and finite; terms beyond the vocabulary are dropped."""
+    terms = np.asarray(query.terms, dtype=np.uint32)
+    weights = np.asarray(query.weights, dtype=np.float32)
+    if terms.ndim != 1 or terms.shape != weights.shape:
+        raise InputError(f"the query has {len(terms)} terms but {len(weights)} weights.")
+    if len(terms) > MAX_TERMS:
+        raise InputError(f"the query has {len(terms)} terms; at most {MAX_TERMS} are possible.")
+    if np.any(terms[1:] <= terms[:-1]):
+        raise InputError("the query's terms must increase strictly; build it with SparseVector.from_dict.")
+    if not (np.all(np.isfinite(weights)) and np.all(weights > 0)):
+        raise InputError("the query's weights must be positive and finite.")
+    known = terms < vocabulary
+    if known.all():
+        return SparseVector(terms, weights)
+    return SparseVector(terms[known], weights[known])
+
+
+def checked_top(k: int) -> int:
+    if not 1 <= k <= MAX_TOP:
+        raise InputError(f"k is {k}; ask for 1 to {MAX_TOP} results.")
+    return int(k)
+
+
+def rank(numbers: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> Ranking:
+    """The ``k`` best, equal scores in page order. Scores that are not above zero are no results."""
+    found = scores > 0
+    numbers, scores = numbers[found], scores[found]
+    best = np.lexsort((numbers, -scores))[:k]
+    return Ranking(numbers[best], scores[best])

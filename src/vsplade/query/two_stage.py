@@ -1,0 +1,44 @@
+"""Two-stage search: a pruned index of each page's heaviest terms proposes pages, full vectors rescore them.
+
+Not exact: a page whose heaviest terms miss the query is never proposed. ``recall`` says how often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vsplade.errors import InputError
+from vsplade.query.plan import Ranking
+from vsplade.types import SparseVector
+
+
+@dataclass(frozen=True, slots=True)
+class TwoStage:
+    terms: int = 50
+    """Heaviest terms of a page that the first stage keeps."""
+    pages: int = 0
+    """Pages that the first stage proposes; 0: ten times k, at least 100."""
+
+    def __post_init__(self) -> None:
+        if self.terms < 1 or self.pages < 0:
+            raise InputError(
+                f"two-stage search with {self.terms} terms and {self.pages} pages is not possible."
+            )
+
+    def proposed(self, k: int) -> int:
+        return max(self.pages or max(10 * k, 100), k)
+
+
+def recall(
+    queries: Sequence[SparseVector],
+    exact: Callable[[SparseVector], Ranking],
+    two_stage: Callable[[SparseVector], Ranking],
+) -> float:
+    """Mean share of the exact results that two-stage search also finds; queries without results left out."""
+    shares = []
+    for query in queries:
+        wanted = set(exact(query).numbers.tolist())
+        if wanted:
+            shares.append(len(wanted & set(two_stage(query).numbers.tolist())) / len(wanted))
+    return sum(shares) / len(shares) if shares else 1.0
