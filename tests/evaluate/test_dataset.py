@@ -131,3 +131,10 @@ def test_not_utf8_names_the_line(make_dataset: MakeDataset) -> None:
     (folder / "queries.jsonl").write_bytes(b'{"_id": "q1", "text": "x"}\n{"_id": "q2", "text": "\xff"}\n')
     with pytest.raises(InputError, match=r"line 2: not UTF-8"):
         load_dataset(folder)
+
+
+def test_a_stray_file_among_the_pages_is_named(make_dataset: MakeDataset) -> None:
+    folder = make_dataset()
+    (folder / "images" / "notes.txt").write_text("x")
+    with pytest.raises(InputError, match=r"notes\.txt is not a picture"):
+        load_dataset(folder)

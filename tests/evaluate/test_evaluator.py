@@ -2,18 +2,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from vsplade.encode.text import TextEncoder
 from vsplade.encode.tokenizer import Tokenizer
-from vsplade.errors import InputError
+from vsplade.errors import InputError, PageError
 from vsplade.evaluate import PageVectors, bm25_encoder, encode_texts, evaluate_dataset
 from vsplade.evaluate.exact import ExactSearch
 from vsplade.evaluate.report import to_html, to_markdown, write_report
+from vsplade.types import Page, SparseVector, TermStatistics
 
 from .conftest import TEXTS
 
@@ -109,7 +111,6 @@ def test_damaged_vectors_are_refused(tmp_path: Path) -> None:
 def test_exact_search_equals_a_dense_product() -> None:
     rng = np.random.default_rng(1)
     dense = (rng.random((50, 40)) * (rng.random((50, 40)) < 0.2)).astype(np.float32)
-    from vsplade.types import SparseVector
 
     rows = [SparseVector(np.flatnonzero(r).astype(np.uint32), r[np.flatnonzero(r)]) for r in dense]
     vectors = PageVectors.collect((f"p{i:02}", row) for i, row in enumerate(rows))
@@ -190,3 +191,57 @@ def test_report_plots(make_dataset: MakeDataset) -> None:
     pytest.importorskip("matplotlib")
     page = to_html([evaluate_dataset(make_dataset(), texts=TEXTS)])
     assert page.count('src="data:image/png;base64,iVBOR') == 2
+
+
+class DarkPixels:
+    """Counts dark pixels: enough of an encoder to follow pages from file to score."""
+
+    name, fingerprint, vocabulary, longest_edge = "dark", "dark-1", Tokenizer.load(), 60
+
+    def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
+        batch = list(pages)  # takes all pages before it answers the first, as a batching encoder may
+        for page in batch:
+            dark = int((np.asarray(page.image.convert("L")) < 128).sum())
+            yield SparseVector.from_dict({7: float(dark)})
+
+    def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
+        return SparseVector.from_dict({7: 1.0})
+
+
+def test_pages_are_rendered_and_encoded_in_order(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    folder = make_dataset()
+    for page, dark in {"a": 10, "b": 30, "c": 20}.items():
+        image = Image.new("L", (40, 60), 255)
+        image.paste(0, (0, 0, dark, 10))
+        image.save(folder / "images" / f"{page}.png")
+    seen: list[tuple[int, int]] = []
+    report = evaluate_dataset(
+        folder,
+        DarkPixels(),
+        workers=1,
+        progress=lambda done, total: seen.append((done, total)),
+        keep_vectors=tmp_path / "v.npz",
+    )
+    assert list(report.run["q1"]) == ["b", "c", "a"]
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert report.pages_per_s is not None
+    assert report.pages_per_s > 0
+    again = evaluate_dataset(folder, DarkPixels(), vectors=PageVectors.load(tmp_path / "v.npz"))
+    assert again.run == report.run
+
+
+def test_a_page_that_cannot_be_read_stops_the_evaluation(make_dataset: MakeDataset) -> None:
+    folder = make_dataset()
+    (folder / "images" / "c.png").write_bytes(b"not a picture")
+    with pytest.raises(PageError, match=r"c\.png"):
+        evaluate_dataset(folder, DarkPixels(), workers=1)
+
+
+def test_a_set_without_pages_needs_texts(make_dataset: MakeDataset) -> None:
+    folder = make_dataset()
+    for file in (folder / "images").iterdir():
+        file.unlink()
+    (folder / "images").rmdir()
+    assert evaluate_dataset(folder, texts=TEXTS).measures["ndcg@5"] == 1.0
+    with pytest.raises(PageError, match="neither images/ nor pdfs/"):
+        evaluate_dataset(folder, "text")

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vsplade.errors import InputError
+from vsplade.pages.naming import PICTURE_SUFFIXES, is_supported, suffix
 
 Qrels = dict[str, dict[str, int]]
 """Query id -> page id -> how relevant (0: judged, and not relevant)."""
@@ -237,10 +238,14 @@ def _page_files(folder: Path) -> tuple[tuple[Path, ...], frozenset[str] | None]:
         raise InputError(f"{folder / kinds[0]} is empty.")
     by_stem: dict[str, Path] = {}
     for file in files:
+        if not is_supported(str(file)):
+            raise InputError(f"{file} is not a picture or PDF that can be read. Move it out of the folder.")
         other = by_stem.setdefault(file.stem, file)
         if other is not file:
             raise InputError(
                 f"{file} and {other.name} would both be page {file.stem!r}: ids come from the file's name "
                 "without its ending. Rename or remove one."
             )
-    return tuple(files), frozenset(by_stem) if kinds[0] == "images" else None
+    # A TIFF may hold several pages, and a PDF does: their ids are known only when they are opened.
+    one_page_each = all(suffix(str(file)) in PICTURE_SUFFIXES for file in files)
+    return tuple(files), frozenset(by_stem) if one_page_each else None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
+from vsplade.errors import PageError
 from vsplade.evaluate.dataset import Dataset
-from vsplade.types import Encoder, SparseVector
+from vsplade.pages import FileProblem, SourceFile, render
+from vsplade.types import Encoder, Page, SparseVector
 
 
 def encode_files(
@@ -14,4 +18,32 @@ def encode_files(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[tuple[str, SparseVector]]:
-    raise NotImplementedError
+    """(page id, vector) for every page, in order.
+
+    A page that cannot be read stops the evaluation: leaving it out would change the score silently.
+    ``progress`` is called with (files done, files in all).
+    """
+    if not dataset.files:
+        raise PageError(f"{dataset.path} has neither images/ nor pdfs/: give page texts or page vectors.")
+    sources = [SourceFile(str(file.resolve()), file.stem) for file in dataset.files]
+    ids: deque[str] = deque()  # of pages that the encoder has taken and not yet answered
+
+    def pages() -> Iterator[Page]:
+        done = 0
+        # A generator abandoned on an error must not leave worker processes behind.
+        with closing(render(sources, encoder.longest_edge, workers=workers)) as results:  # type: ignore[type-var]
+            for result in results:
+                if isinstance(result, FileProblem):
+                    where = result.path if result.page is None else f"{result.path}, page {result.page}"
+                    raise PageError(
+                        f"{where}: {result.reason} Repair or replace the file, then evaluate again."
+                    )
+                ids.append(result.page.id)
+                yield result.page
+                if result.page.number == result.pages:
+                    done += 1
+                    if progress is not None:
+                        progress(done, len(sources))
+
+    for vector in encoder.encode_pages(pages()):
+        yield ids.popleft(), vector

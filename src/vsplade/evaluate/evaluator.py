@@ -83,7 +83,7 @@ def evaluate_dataset(
 
     Pages come from the folder's files; or as ready ``vectors``; or as ``texts`` (a jsonl of ``_id`` and
     ``text``, or a mapping) that an encoder with ``encode_text`` turns into vectors: BM25 over OCR output or
-    captions. ``progress`` is called with (pages done, files in all). ``keep_vectors`` saves what was encoded,
+    captions. ``progress`` is called with (files done, files in all). ``keep_vectors`` saves what was encoded,
     for later calls with ``vectors``.
     """
     if k < 1:
