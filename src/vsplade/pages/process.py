@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 
 from vsplade.errors import VspladeError
@@ -23,7 +23,7 @@ _PIPE_BYTES = 1 << 20
 _F_SETPIPE_SZ = 1031
 
 
-def default_command() -> list[str]:
+def worker_command() -> list[str]:
     # -P: a file called PIL.py in the folder the user happens to be in must not be imported.
     return [sys.executable, "-P", "-m", "vsplade.pages.worker"]
 
@@ -31,9 +31,9 @@ def default_command() -> list[str]:
 class RendererProcess:
     """One process at a time, started again when needed. Used by one thread; ``end_if_late`` by another."""
 
-    def __init__(self, setup: Mapping[str, object], command: Sequence[str] | None = None) -> None:
+    def __init__(self, setup: Mapping[str, object]) -> None:
         self._setup = json.dumps(setup).encode() + b"\n"
-        self._command = list(command or default_command())
+        self._command = worker_command()
         self._process: subprocess.Popen[bytes] | None = None
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
         self._lock = threading.Lock()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import asdict
 
@@ -45,24 +45,23 @@ def render(
     thumbnail: int = 0,
     limits: Limits | None = None,
     workers: int | None = None,
-    command: Sequence[str] | None = None,
-) -> Iterator[Rendered]:
+) -> Generator[Rendered, None, None]:
     """Yield every page of ``files`` in order, or a ``FileProblem`` in the place of what could not be read.
 
     ``longest_edge`` 0 asks for text and sizes only, without pixels; ``thumbnail`` above 0 asks for a JPEG
-    with that longest edge as well. ``files`` is read lazily, from another thread. ``command`` replaces the
-    program that the workers run. Close the generator to end early.
+    with that longest edge as well. ``files`` is read lazily, from another thread. Close the generator to
+    end early.
     """
     count = default_workers() if workers is None else workers
     if not 1 <= count <= _MAX_WORKERS:
         raise InputError(f"The number of workers must be between 1 and {_MAX_WORKERS}, not {count}.")
     if longest_edge < 0 or thumbnail < 0:
         raise InputError("The longest edge and the thumbnail size must not be negative.")
-    pool = _Pool(files, longest_edge, thumbnail, limits or Limits(), count, command)
+    pool = _Pool(files, longest_edge, thumbnail, limits or Limits(), count)
     return _results(pool)
 
 
-def _results(pool: _Pool) -> Iterator[Rendered]:
+def _results(pool: _Pool) -> Generator[Rendered, None, None]:
     with closing(pool):
         pool.start()
         yield from pool.schedule.results()
@@ -78,7 +77,6 @@ class _Pool:
         thumbnail: int,
         limits: Limits,
         workers: int,
-        command: Sequence[str] | None,
     ) -> None:
         window = workers + 2
         page_bytes = max(1, longest_edge * longest_edge * 3)
@@ -86,7 +84,7 @@ class _Pool:
         self.schedule = Schedule(files, chunk_pages, window)
         self._seconds = limits.max_seconds
         setup = {"longest_edge": longest_edge, "thumbnail": thumbnail, "limits": asdict(limits)}
-        self._processes = [RendererProcess(setup, command) for _ in range(workers)]
+        self._processes = [RendererProcess(setup) for _ in range(workers)]
         self._threads = [
             threading.Thread(target=self._serve, args=(process,), daemon=True) for process in self._processes
         ]

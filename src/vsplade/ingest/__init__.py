@@ -1,0 +1,7 @@
+"""The job behind ``vsplade index``: files in, an index that is up to date with them out."""
+
+from vsplade.ingest.job import OWN_KEYS, index_paths
+from vsplade.ingest.progress import Progress
+from vsplade.ingest.report import IngestReport
+
+__all__ = ["OWN_KEYS", "IngestReport", "Progress", "index_paths"]

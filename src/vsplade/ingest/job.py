@@ -1,0 +1,277 @@
+"""Bring an index up to date with files, and survive anything on the way.
+
+The index itself records, in the same commit as the pages, what it holds of each file. So whatever happens
+between two commits, the next run knows exactly what is left to do: it skips what is in, renders what is
+missing, and tries again what failed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from vsplade.errors import InputError, VspladeError
+from vsplade.index.writer import IndexWriter
+from vsplade.ingest.progress import Estimate, Progress, show_progress
+from vsplade.ingest.records import FileRecord, hash_content, read_records, write_record
+from vsplade.ingest.report import IngestReport
+from vsplade.pages import (
+    FileProblem,
+    Limits,
+    Rendered,
+    RenderedPage,
+    SourceFile,
+    discover,
+    name_files,
+    render,
+)
+from vsplade.types import Encoder, Json, Metadata, Page, SparseVector
+
+OWN_KEYS = ("path", "doc_id", "page", "pages", "width", "height", "hash")
+"""Metadata that every page gets; a user's own keys must be others."""
+
+
+def index_paths(
+    paths: Iterable[str | os.PathLike[str]],
+    index_dir: str | Path,
+    encoder: str | Encoder | None = None,
+    *,
+    prune: bool = False,
+    workers: int | None = None,
+    limits: Limits | None = None,
+    commit_pages: int = 2000,
+    commit_seconds: float = 30.0,
+    metadata: Metadata | Callable[[str], Metadata] | None = None,
+    thumbnails: int = 0,
+    progress: bool | Progress = False,
+) -> IngestReport:
+    """Index files, folders, globs and lists (``-``: standard input) into ``index_dir``, made if missing.
+
+    Unchanged files are skipped by content, changed ones replaced; ``prune`` removes the pages of files that
+    no longer exist on disk. ``encoder`` is an encoder or its name; left out, the one that the index was built
+    with. A commit is made every ``commit_pages`` pages or ``commit_seconds`` seconds, whichever comes first.
+    ``metadata`` is added to every page, or a function of the file's path that returns it. ``thumbnails`` is
+    the longest edge of the thumbnails to store (0: none). ``progress`` shows a bar on standard error, or
+    calls back with (done, expected). Files that fail are listed in the report and do not stop the run.
+    """
+    if commit_pages < 1 or not commit_seconds > 0:
+        raise InputError("Commits must be at least one page and more than zero seconds apart.")
+    started = time.monotonic()
+    found = discover(paths, exclude=[index_dir])
+    if not found.files and not prune:
+        first = found.problems[0] if found.problems else None
+        raise InputError(
+            f"{first.path} {first.reason}." if first else "There are no pages in the paths given."
+        )
+    chosen = _load_encoder(encoder, Path(index_dir))
+    with closing(IndexWriter(index_dir, chosen)) as writer, show_progress(progress) as update:
+        job = _Job(writer, chosen, metadata, commit_pages, commit_seconds, update)
+        missing = job.prune(found.problems) if prune else set()
+        job.failures += [problem for problem in found.problems if problem.path not in missing]
+        job.run(found.files, limits or Limits(), thumbnails, workers)
+    return job.report(len(found.files), time.monotonic() - started)
+
+
+def _load_encoder(encoder: str | Encoder | None, index_dir: Path) -> Encoder:
+    if encoder is not None and not isinstance(encoder, str):
+        return encoder
+    from vsplade.encode import load_encoder
+    from vsplade.index import manifest
+
+    if encoder is None and manifest.exists(index_dir):
+        encoder = manifest.load(index_dir).encoder
+    return load_encoder(encoder)
+
+
+class _Job:
+    """One run. The plan is made in the renderer's threads, everything else in the caller's."""
+
+    def __init__(
+        self,
+        writer: IndexWriter,
+        encoder: Encoder,
+        metadata: Metadata | Callable[[str], Metadata] | None,
+        commit_pages: int,
+        commit_seconds: float,
+        progress: Progress,
+    ) -> None:
+        self._writer = writer
+        self._encoder = encoder
+        self._metadata = metadata if callable(metadata) else lambda _: metadata or {}
+        self._commit_pages = commit_pages
+        self._commit_seconds = commit_seconds
+        self._uncommitted = 0
+        self._committed_at = time.monotonic()
+        self._changing = False
+        """In the middle of a change: the writer's state is not one that should be committed."""
+        self._records = read_records(writer)
+        self._fresh: dict[str, FileRecord] = {}
+        """By path: the record that a file will have, from when it is planned."""
+        self._touched: set[str] = set()
+        """Paths whose fresh record the next commit must store."""
+        self._estimate = Estimate(progress)
+        self._stop = threading.Event()
+        self.failures: list[FileProblem] = []
+        self._new = self._updated = self._skipped = self._removed = self._empty = 0
+
+    def prune(self, problems: list[FileProblem]) -> set[str]:
+        """Remove files that are gone; returns their paths, as given.
+
+        A folder that was asked for and is itself missing is taken to be out of reach (not mounted, say), not
+        to be empty.
+        """
+        gone = {os.path.abspath(problem.path): problem.path for problem in problems}
+        lost_roots = tuple(
+            path + os.sep for path in gone if path not in self._records and not os.path.exists(path)
+        )
+        removed: set[str] = set()
+        for path, record in list(self._records.items()):
+            if not os.path.lexists(path) and not path.startswith(lost_roots):
+                for id in record.ids(path):
+                    self._writer.delete(id)
+                write_record(self._writer, path, None)
+                self._removed += len(record.done)
+                del self._records[path]
+                removed.add(gone.get(path, path))
+        return removed
+
+    def run(
+        self,
+        paths: list[str],
+        limits: Limits,
+        thumbnails: int,
+        workers: int | None,
+    ) -> None:
+        named = name_files(paths, {path: record.doc_id for path, record in self._records.items()})
+        self._estimate.begin(paths)
+        edge = self._encoder.longest_edge
+        plan = self._plan(named, limits)
+        try:
+            rendered = render(plan, edge, thumbnail=thumbnails, limits=limits, workers=workers)
+            waiting: deque[RenderedPage] = deque()
+            with closing(rendered):
+                for vector in self._encoder.encode_pages(self._pages(rendered, waiting)):
+                    if not waiting:
+                        raise VspladeError(
+                            f"The encoder {self._encoder.name!r} made more vectors than pages."
+                        )
+                    self._store(waiting.popleft(), vector)
+            if waiting:
+                raise VspladeError(f"The encoder {self._encoder.name!r} made no vector for some pages.")
+        finally:
+            self._stop.set()
+            # Also after ctrl-C or an error: what is done is done. Only a change that was cut in half is not
+            # committed; the index then stays as the last commit left it, and the next run repeats the rest.
+            if not self._changing:
+                self._commit()
+
+    def report(self, files: int, seconds: float) -> IngestReport:
+        return IngestReport(
+            files=files,
+            pages=self._new + self._updated + self._skipped,
+            new=self._new,
+            updated=self._updated,
+            skipped=self._skipped,
+            removed=self._removed,
+            empty=self._empty,
+            failures=tuple(self.failures),
+            seconds=seconds,
+        )
+
+    def _plan(self, files: list[SourceFile], limits: Limits) -> Iterator[SourceFile]:
+        """The files that need work, hashed just before they are rendered, while they are warm in memory."""
+        for file in files:
+            if self._stop.is_set():
+                return
+            try:
+                digest = hash_content(file.path, limits)
+            except OSError as error:
+                self._fail(FileProblem(file.path, f"cannot be read: {error.strerror}"))
+                continue
+            metadata = _checked(self._metadata(file.path))
+            record = FileRecord(file.doc_id, digest, 0, metadata=metadata)
+            old = self._records.get(file.path)
+            if old is not None and (old.hash, old.metadata) == (digest, metadata):
+                self._skipped += len(old.done)
+                if len(old.done) == old.pages:
+                    self._estimate.leave_out(file.path)
+                    continue
+                record.done = set(old.done)
+            self._fresh[file.path] = record
+            yield replace(file, skip=frozenset(record.done))
+
+    def _pages(self, rendered: Iterator[Rendered], waiting: deque[RenderedPage]) -> Iterator[Page]:
+        for result in rendered:
+            if isinstance(result, FileProblem):
+                self._fail(result)
+            else:
+                waiting.append(result)
+                yield result.page
+
+    def _fail(self, problem: FileProblem) -> None:
+        self.failures.append(problem)
+        self._estimate.failed(problem)
+
+    def _store(self, item: RenderedPage, vector: SparseVector) -> None:
+        page = item.page
+        record = self._fresh[page.path]
+        self._changing = True
+        changed = self._begin_file(page.path, record, item.pages)
+        own: dict[str, Json] = {
+            "path": page.path,
+            "doc_id": record.doc_id,
+            "page": page.number,
+            "pages": item.pages,
+            "hash": record.hash,
+        }
+        self._writer.add(page.id, vector, {**record.metadata, **page.metadata, **own}, item.thumbnail)
+        record.done.add(page.number)
+        self._touched.add(page.path)
+        self._changing = False
+        self._updated += changed
+        self._new += not changed
+        self._empty += not len(vector)
+        self._estimate.done(page.path, item.pages - len(item.file.skip))
+        self._commit_when_due()
+
+    def _begin_file(self, path: str, record: FileRecord, pages: int) -> bool:
+        """With the first page of a changed file the old pages go; says whether the file has changed."""
+        old = self._records.get(path)
+        if old is None or (old.hash, old.metadata) == (record.hash, record.metadata):
+            record.pages = pages
+            return False
+        if not record.pages:
+            record.pages = pages
+            for id in old.ids(path):
+                self._writer.delete(id)
+            self._removed += len([number for number in old.done if number > pages])
+        return True
+
+    def _commit_when_due(self) -> None:
+        self._uncommitted += 1
+        late = time.monotonic() - self._committed_at >= self._commit_seconds
+        if late or self._uncommitted >= self._commit_pages:
+            self._commit()
+
+    def _commit(self) -> None:
+        self._changing = True
+        for path in self._touched:
+            write_record(self._writer, path, self._fresh[path])
+        self._writer.commit()
+        self._changing = False
+        self._touched.clear()
+        self._uncommitted = 0
+        self._committed_at = time.monotonic()
+
+
+def _checked(metadata: Mapping[str, Json]) -> dict[str, Json]:
+    reserved = sorted(set(metadata) & set(OWN_KEYS))
+    if reserved:
+        raise InputError(f"The metadata key {reserved[0]!r} is taken: every page has {', '.join(OWN_KEYS)}.")
+    return dict(metadata)
