@@ -79,4 +79,6 @@ def _why_not_opened(message: str) -> str:
         return "is encrypted in a way that cannot be read; save a copy without encryption"
     if "format" in lowered:
         return "is damaged or incomplete: no PDF structure could be found in it"
+    if "success" in lowered:
+        return "has no pages"  # PDFium refuses such a file without calling it an error
     return f"cannot be opened: {message}"

@@ -12,7 +12,7 @@ from vsplade.errors import PageError
 from vsplade.pages.limits import Limits
 from vsplade.pages.resize import fit, fit_size, is_shrinkable
 
-FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "TIFF", "GIF")
+FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF")
 """Only these decoders are ever tried, whatever a file claims to be."""
 
 _ORIENTATION_TAG = 0x0112
@@ -77,6 +77,8 @@ class PictureFile:
             )
         image.load()
         shown = to_grey_or_rgb(image, longest_edge)
+        if shown is image:
+            shown = image.copy()  # the next page, or closing the file, would change this one
         return PageContent(shown if turn is None else shown.transpose(turn), *upright)
 
     def close(self) -> None:
