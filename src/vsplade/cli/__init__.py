@@ -1,0 +1,88 @@
+"""The command line: parse, call, print.
+
+Command modules import only click at the top; what does the work is imported inside each command, so that
+``vsplade --help`` is instant and a search never pays for the renderer or a model runtime.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from vsplade.cli import indexing, inspecting, measuring, searching, vectors
+from vsplade.cli.common import print_json
+from vsplade.errors import VspladeError
+
+INTERRUPTED = 130
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done
+  1    finished, but some files failed (each is named in the report)
+  2    nothing was done: a wrong option, a missing file, a damaged index
+  130  interrupted; run the same command again to go on where it stopped"""
+
+
+@click.group(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="vsplade")
+def cli() -> None:
+    """Search pages that exist only as pictures."""
+
+
+for command in (
+    *indexing.COMMANDS,
+    *searching.COMMANDS,
+    *inspecting.COMMANDS,
+    *vectors.COMMANDS,
+    *measuring.COMMANDS,
+):
+    cli.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The ``vsplade`` program: run a command and leave with its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(run(given))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; errors become a plain message, and with ``--json`` a JSON document as well."""
+    try:
+        code = cli.main(arguments, prog_name="vsplade", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except VspladeError as error:
+        return _fail(str(error), error.exit_code, arguments)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        return _fail(error.format_message() + _hint(error), 2, arguments)
+    except click.Abort:
+        return _fail(
+            "Interrupted. Run the same command again to go on where it stopped.", INTERRUPTED, arguments
+        )
+    except BrokenPipeError:
+        # The reader of our output (head, less) has left: nothing to complain about, and nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _fail(
+            f"{error.strerror or error}: {error.filename}" if error.filename else str(error), 2, arguments
+        )
+
+
+def _hint(error: click.ClickException) -> str:
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f" Try: {error.ctx.command_path} --help"
+    return ""
+
+
+def _fail(message: str, code: int, arguments: list[str]) -> int:
+    click.echo(f"Error: {message}", err=True)
+    if "--json" in arguments:
+        print_json({"error": message, "exit_code": code})
+    return code

@@ -1,0 +1,130 @@
+"""What every command shares: the options that come back, and how things are printed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from vsplade.config import make_options
+
+if TYPE_CHECKING:
+    from vsplade.pages import Limits
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+SOME_FAILED = 1
+"""Exit code of a job that went through, with files that could not be used."""
+
+
+def json_option(command: Command) -> Command:
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")(command)
+
+
+def index_option(command: Command) -> Command:
+    option = click.option(
+        "--index",
+        "index_dir",
+        required=True,
+        metavar="DIR",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="The folder that holds the index.",
+    )
+    return option(command)
+
+
+def encoder_option(command: Command) -> Command:
+    option = click.option(
+        "--encoder",
+        metavar="NAME",
+        help="What turns pages into words: a name, with options as in text:k1=0.9. Default: the index's own, "
+        "or the best that is installed.",
+    )
+    return option(command)
+
+
+def filter_option(command: Command) -> Command:
+    option = click.option(
+        "--filter",
+        "filters",
+        multiple=True,
+        metavar="CONDITION",
+        help="Only pages whose metadata agree: year=2024, kind=a,b, year=2020..2024, year>=2020, lang!=de, "
+        "path^=/reports/. May be given several times; all must hold.",
+    )
+    return option(command)
+
+
+def workers_option(command: Command) -> Command:
+    option = click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Processes that render pages. Default: half of the processors.",
+    )
+    return option(command)
+
+
+def limit_options(command: Command) -> Command:
+    """``--max-bytes`` and its like, one for each field of ``pages.Limits``; read with ``make_limits``."""
+    for name, kind, meaning in reversed(_LIMITS):
+        flag = "--max-" + name
+        command = click.option(flag, type=kind, metavar=name.upper(), help=f"Refuse {meaning}.")(command)
+    return command
+
+
+_LIMITS: tuple[tuple[str, type, str], ...] = (
+    ("bytes", int, "files larger than this (default: 1 GiB)"),
+    ("pages", int, "files with more pages than this (default: 20,000)"),
+    ("pixels", int, "pictures with more pixels than this (default: 150 million)"),
+    ("seconds", float, "pages that take longer than this to render (default: 60)"),
+)
+
+
+def make_limits(given: dict[str, float | None]) -> Limits:
+    """The limits with what was given on the command line put in."""
+    from vsplade.pages import Limits
+
+    return make_options(Limits, {key: value for key, value in given.items() if value is not None}, "limits")
+
+
+def print_json(document: object) -> None:
+    """The one document of a ``--json`` run."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def note(message: str) -> None:
+    """Anything that is not the result: progress, hints, warnings."""
+    click.echo(message, err=True)
+
+
+@contextmanager
+def progress_bar(total: int | None, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar with rate and time left on stderr, when that is a terminal; call it with (done, total)."""
+    from tqdm import tqdm
+
+    with tqdm(total=total, unit=f" {unit}", disable=None, dynamic_ncols=True) as bar:
+
+        def update(done: int, whole: int) -> None:
+            bar.total = whole
+            bar.update(done - bar.n)
+
+        yield update
+
+
+def count(number: int, noun: str) -> str:
+    """``1 page``, ``2,048 pages``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def size(number: float) -> str:
+    """Bytes for people."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1000
+    raise AssertionError("the loop returns at its last unit")

@@ -1,0 +1,245 @@
+"""``vsplade index`` and the upkeep of what it made: ``delete``, ``compact``, ``stats``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vsplade.cli.common import (
+    SOME_FAILED,
+    count,
+    encoder_option,
+    filter_option,
+    index_option,
+    json_option,
+    limit_options,
+    make_limits,
+    note,
+    print_json,
+    size,
+    workers_option,
+)
+from vsplade.errors import IndexFormatError, InputError
+
+if TYPE_CHECKING:
+    from vsplade.ingest import IngestReport
+    from vsplade.types import Json
+
+
+@click.command("index")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@index_option
+@encoder_option
+@click.option("--prune", is_flag=True, help="Also remove the pages of files that no longer exist.")
+@click.option(
+    "--meta",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Give every page of this run a value to filter by. May be given several times.",
+)
+@click.option(
+    "--thumbnails",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="PIXELS",
+    help="Keep a small picture of each page, with this longest edge. Default: none.",
+)
+@workers_option
+@limit_options
+@click.option("--check", is_flag=True, help="Index nothing: verify every byte of the index instead.")
+@json_option
+def index_command(
+    paths: tuple[str, ...],
+    index_dir: Path,
+    encoder: str | None,
+    prune: bool,
+    meta: tuple[str, ...],
+    thumbnails: int,
+    workers: int | None,
+    check: bool,
+    as_json: bool,
+    **limits: float | None,
+) -> int:
+    """Bring an index up to date with files, folders and globs (- reads a list from standard input).
+
+    Unchanged files are skipped, changed ones replaced. An interrupted run goes on where it stopped.
+    """
+    if check:
+        if paths:
+            raise InputError("--check looks at the index only: leave the paths out, or leave --check out.")
+        return _check(index_dir, as_json)
+    if not paths and not prune:
+        raise InputError(
+            "Give at least one PATH: a file, a folder, a glob, or - for a list on standard input."
+        )
+    from vsplade.ingest import index_paths
+
+    report = index_paths(
+        paths,
+        index_dir,
+        encoder,
+        prune=prune,
+        workers=workers,
+        limits=make_limits(limits),
+        metadata=parse_metadata(meta),
+        thumbnails=thumbnails,
+        progress=sys.stderr.isatty(),
+    )
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print_report(report)
+    return SOME_FAILED if report.failed else 0
+
+
+def parse_metadata(given: Sequence[str]) -> dict[str, Json]:
+    """``key=value`` texts; a value that is written as a number or as true or false becomes one."""
+    metadata: dict[str, Json] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise InputError(f"Cannot read --meta {text!r}: write KEY=VALUE.")
+        if key.strip() in metadata:
+            raise InputError(f"--meta {key.strip()} is given twice; keep one of them.")
+        metadata[key.strip()] = _value(value)
+    return metadata
+
+
+def _value(text: str) -> Json:
+    """Only what is written as Python or JSON would write it: ``007`` and ``1e5`` stay text."""
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            if str(kind(text)) == text and text not in ("nan", "inf", "-inf"):
+                return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _print_report(report: IngestReport) -> None:
+    parts = [
+        f"{number:,} {name}"
+        for number, name in (
+            (report.new, "new"),
+            (report.updated, "updated"),
+            (report.skipped, "skipped"),
+            (report.removed, "removed"),
+            (report.failed, "failed"),
+        )
+    ]
+    click.echo(
+        f"{count(report.pages, 'page')} of {count(report.files, 'file')}: {', '.join(parts)}; "
+        f"{report.seconds:.1f} s, {report.pages_per_s:.1f} pages/s"
+    )
+    for problem in report.failures:
+        place = f", page {problem.page}" if problem.page else ""
+        note(f"Failed: {problem.path}{place}: {problem.reason}")
+    if report.empty:
+        note(
+            f"Note: on {count(report.empty, 'page')} the encoder found no words, so no search finds them. "
+            "For the encoder 'text' that means: no text layer."
+        )
+
+
+def _check(index_dir: Path, as_json: bool) -> int:
+    from vsplade.index import Index
+
+    problems = Index.open(index_dir).check()
+    if as_json:
+        print_json({"index": str(index_dir), "sound": not problems, "problems": problems})
+    for problem in problems:
+        note(f"Problem: {problem}")
+    if problems:
+        note("This index is damaged. Restore it from a copy, or delete the folder and index the files again.")
+    elif not as_json:
+        click.echo(f"{index_dir}: every byte is as it was written.")
+    return IndexFormatError.exit_code if problems else 0
+
+
+@click.command()
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@index_option
+@filter_option
+@json_option
+def delete(ids: tuple[str, ...], index_dir: Path, filters: tuple[str, ...], as_json: bool) -> None:
+    """Remove pages by ID (as search shows them with --json), or all that a filter selects.
+
+    A removed page stays away until its file changes.
+    """
+    from vsplade.index import Index, IndexWriter
+
+    if not ids and not filters:
+        raise InputError("Name the pages to remove: give IDs, or --filter doc_id=NAME for a whole file.")
+    index = Index.open(index_dir)
+    unknown = [page for page in ids if page not in index]
+    if unknown:
+        raise InputError(f"{index_dir} has no page {unknown[0]!r}; nothing was removed.")
+    gone = {*ids, *(index.ids(filters) if filters else ())}
+    with IndexWriter(index_dir) as writer:
+        for page in gone:
+            writer.delete(page)
+    if as_json:
+        print_json({"deleted": len(gone), "ids": sorted(gone)})
+    else:
+        click.echo(f"Removed {count(len(gone), 'page')}.")
+
+
+@click.command()
+@index_option
+@click.option(
+    "--merge", is_flag=True, help="Only join small segments: quicker, but keeps deleted pages' space."
+)
+@json_option
+def compact(index_dir: Path, merge: bool, as_json: bool) -> None:
+    """Rewrite the index without deleted pages, in as few segments as possible."""
+    from vsplade.index import Index, IndexWriter
+
+    before = Index.open(index_dir).statistics()
+    with IndexWriter(index_dir) as writer:
+        if merge:
+            writer.merge()
+        else:
+            writer.compact()
+    after = Index.open(index_dir).statistics()
+    if as_json:
+        print_json({"before": before, "after": after})
+    else:
+        click.echo(
+            f"{count(int(before['segments']), 'segment')}, {size(before['bytes'])} became "
+            f"{count(int(after['segments']), 'segment')}, {size(after['bytes'])}."
+        )
+
+
+@click.command()
+@index_option
+@json_option
+def stats(index_dir: Path, as_json: bool) -> None:
+    """Tell what an index holds, how large it is, and which encoder made it."""
+    from vsplade.index import Index
+
+    index = Index.open(index_dir)
+    facts = {
+        "index": str(index_dir),
+        "encoder": index.identity.name,
+        "fingerprint": index.identity.fingerprint,
+        "vocabulary": index.identity.terms,
+        "commit": index.generation,
+        **index.statistics(),
+    }
+    if as_json:
+        print_json(facts)
+        return
+    for name, value in facts.items():
+        shown = size(value) if name.endswith("bytes") and isinstance(value, (int, float)) else value
+        if isinstance(shown, (int, float)):
+            shown = f"{shown:,.3f}".rstrip("0").rstrip(".")
+        click.echo(f"{name.replace('_', ' '):<25} {shown}")
+
+
+COMMANDS = (index_command, delete, compact, stats)

@@ -1,0 +1,150 @@
+"""``vsplade inspect``: what an encoder sees on a page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vsplade.cli.common import SOME_FAILED, encoder_option, json_option, note, print_json
+from vsplade.errors import InputError
+
+if TYPE_CHECKING:
+    from vsplade.types import Box, Encoder, Page, SparseVector
+
+BAR = 30
+PICTURE_EDGE = 1600
+"""Pixels of the longest edge of a picture with boxes: enough to read small print on a screen."""
+BOX_COLOUR = (214, 40, 40)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--page", "number", type=click.IntRange(min=1), help="Only this page, counted from 1.")
+@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Terms a page.")
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="OUT.png",
+    help="Draw the page, with a box around each of these terms. Of a file with several pages, choose one "
+    "by --page.",
+)
+@encoder_option
+@json_option
+def inspect(
+    file: Path, number: int | None, top: int, picture: Path | None, encoder: str | None, as_json: bool
+) -> int:
+    """Show the heaviest terms of each page of FILE, with their weights."""
+    from vsplade.encode import load_encoder
+    from vsplade.pages import FileProblem, discover, name_files, render
+
+    chosen = load_encoder(encoder)
+    found = discover([file])
+    if found.problems:
+        raise InputError(f"{file} {found.problems[0].reason}.")
+    if picture:
+        _check_picture(chosen, found.files)
+    shown, failed = [], 0
+    before = frozenset(range(1, number or 1))
+    files = [replace(source, skip=before) for source in name_files(found.files)]
+    for result in render(files, chosen.longest_edge):
+        if isinstance(result, FileProblem):
+            failed += 1
+            note(f"{result.path}{f', page {result.page}' if result.page else ''}: {result.reason}")
+        elif number is None or result.page.number == number:
+            shown.append(_show(result.page, chosen, top, as_json))
+            if picture:
+                _draw(result.page, chosen, top, picture, several=result.pages > 1 and number is None)
+            if number is not None and len(files) == 1:
+                break
+    if not shown and not failed:
+        raise InputError(f"{file} has no page {number}.")
+    if as_json:
+        print_json({"file": str(file), "encoder": chosen.name, "pages": shown, "failed": failed})
+    return SOME_FAILED if failed else 0
+
+
+def _show(page: Page, encoder: Encoder, top: int, quiet: bool) -> dict[str, object]:
+    """Encode one page, print it unless the caller collects JSON, and return it as JSON."""
+    (vector,) = encoder.encode_pages([page])
+    terms = heaviest(vector, encoder, top)
+    if not quiet:
+        click.echo(f"{click.style(page.path, bold=True)}, page {page.number}: {len(vector):,} terms")
+        for token, weight in terms:
+            click.echo(f"  {token:<20} {weight:7.3f}  {'█' * max(1, round(BAR * weight / terms[0][1]))}")
+        if not terms:
+            note(_why_empty(page, encoder))
+    return {
+        "id": page.id,
+        "page_num": page.number,
+        "active_terms": len(vector),
+        "terms": [{"token": token, "weight": weight} for token, weight in terms],
+    }
+
+
+def heaviest(vector: SparseVector, encoder: Encoder, top: int) -> list[tuple[str, float]]:
+    """The ``top`` heaviest terms by name, heaviest first."""
+    kept = vector.top(top)
+    pairs = zip(kept.terms.tolist(), kept.weights.tolist(), strict=True)
+    return [(encoder.vocabulary.token(term), weight) for term, weight in sorted(pairs, key=lambda p: -p[1])]
+
+
+def _why_empty(page: Page, encoder: Encoder) -> str:
+    if encoder.longest_edge == 0 and not (page.text or "").strip():
+        return "  This page has no text layer, and this encoder reads nothing else."
+    return "  Nothing was read on this page."
+
+
+def _check_picture(encoder: Encoder, files: list[str]) -> None:
+    from vsplade.types import PlacingEncoder
+
+    if not isinstance(encoder, PlacingEncoder):
+        raise InputError(
+            f"The encoder {encoder.name!r} does not tell places on the page, so no picture can be drawn. "
+            "Leave --picture out, or choose an encoder that reads pixels."
+        )
+    if len(files) != 1:
+        raise InputError("--picture draws one page: give one file.")
+
+
+def _draw(page: Page, encoder: Encoder, top: int, target: Path, several: bool) -> None:
+    from vsplade.types import PlacingEncoder
+
+    if several:
+        raise InputError("--picture draws one page of a file with several: choose it by --page N.")
+    if not isinstance(encoder, PlacingEncoder):
+        raise InputError(f"The encoder {encoder.name!r} does not tell places on the page.")
+    vector, boxes = encoder.encode_with_places(page)
+    wanted = set(vector.top(top).terms.tolist())
+    named = [
+        (encoder.vocabulary.token(term), box)
+        for term, box in zip(vector.terms.tolist(), boxes, strict=True)
+        if term in wanted
+    ]
+    draw_boxes(page, named, target)
+    note(f"Wrote {target}.")
+
+
+def draw_boxes(page: Page, named: list[tuple[str, Box]], target: Path) -> None:
+    """The page with a labelled box for each term."""
+    from PIL import ImageDraw
+
+    from vsplade.pages import fit
+
+    image = fit(page.image, PICTURE_EDGE).convert("RGB")
+    pen = ImageDraw.Draw(image)
+    for token, box in named:
+        corners = (
+            box.left * image.width,
+            box.top * image.height,
+            box.right * image.width,
+            box.bottom * image.height,
+        )
+        pen.rectangle(corners, outline=BOX_COLOUR, width=2)
+        pen.text((corners[0] + 1, max(0, corners[1] - 11)), token, fill=BOX_COLOUR)
+    image.save(target)
+
+
+COMMANDS = (inspect,)

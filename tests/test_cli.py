@@ -1,0 +1,301 @@
+"""The command line, end to end: every command runs in a process of its own, as a person would run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+
+# The text encoder is named so that these tests say the same whichever encoder is the default.
+TEXT = ("--encoder", "text")
+
+
+def write_pdf(path: Path, *pages: str) -> Path:
+    """A small PDF with a text layer: one line of Helvetica a page."""
+    objects = ["<< /Type /Catalog /Pages 2 0 R >>", ""]
+    kids = []
+    for text in pages:
+        content = f"BT /F1 14 Tf 40 700 Td ({text}) Tj ET" if text else ""
+        objects.append(f"<< /Length {len(content)} >>\nstream\n{content}\nendstream")
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(objects)} 0 R "
+            "/Resources << /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >> >>"
+        )
+        kids.append(f"{len(objects)} 0 R")
+    objects[1] = f"<< /Type /Pages /Kids [{' '.join(kids)}] /Count {len(kids)} >>"
+    parts, offsets, size = ["%PDF-1.4\n"], [], 9
+    for number, body in enumerate(objects, 1):
+        offsets.append(size)
+        parts.append(f"{number} 0 obj\n{body}\nendobj\n")
+        size += len(parts[-1])
+    table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
+    parts.append(
+        f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}"
+        f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{size}\n%%EOF\n"
+    )
+    path.write_bytes("".join(parts).encode("ascii"))
+    return path
+
+
+def vsplade(*arguments: str | Path, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vsplade", *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, input=stdin, timeout=120, check=False)
+    assert result.returncode == code, f"{command} gave {result.returncode}:\n{result.stdout}\n{result.stderr}"
+    assert "Traceback" not in result.stderr
+    return result
+
+
+def as_json(*arguments: str | Path, code: int = 0) -> Any:
+    """Run with ``--json`` and insist that stdout is one document."""
+    return json.loads(vsplade(*arguments, "--json", code=code).stdout)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    files = tmp_path / "files"
+    files.mkdir()
+    write_pdf(files / "turbine.pdf", "The turbine blade cracked near its root", "Library opening hours", "")
+    write_pdf(files / "budget.pdf", "The budget grew and the turbine was paid")
+    return files
+
+
+@pytest.fixture
+def index(folder: Path, tmp_path: Path) -> Path:
+    target = tmp_path / "test.vsplade"
+    vsplade("index", folder, "--index", target, *TEXT)
+    return target
+
+
+def hits(index: Path, *arguments: str) -> list[str]:
+    return [hit["id"] for hit in as_json("search", *arguments, "--index", index)["hits"]]
+
+
+def test_index_reports_and_a_second_run_skips(folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "test.vsplade"
+    first = as_json("index", folder, "--index", target, *TEXT)
+    again = as_json("index", folder, "--index", target)
+    assert (first["pages"], first["new"], first["failed"]) == (4, 4, 0)
+    assert (again["new"], again["skipped"]) == (0, 4)
+    shown = vsplade("index", folder, "--index", target)
+    assert "4 pages" in shown.stderr + shown.stdout
+
+
+def test_index_tells_which_pages_have_no_words(folder: Path, tmp_path: Path) -> None:
+    report = as_json("index", folder, "--index", tmp_path / "test.vsplade", *TEXT)
+    assert report["empty"] == 1
+
+
+def test_search_finds_and_explains(index: Path) -> None:
+    assert hits(index, "turbine blade") == ["turbine_1", "budget_1"]
+    assert hits(index, "turbine blade", "-k", "1") == ["turbine_1"]
+    found = as_json("search", "turbine blade", "--index", index)["hits"][0]
+    assert (found["doc_id"], found["page_num"]) == ("turbine", 1)
+    assert sum(match["product"] for match in found["matches"]) == pytest.approx(found["score"], rel=1e-4)
+
+
+def test_search_reads_well(index: Path) -> None:
+    result = vsplade("search", "turbine blade", "--index", index)
+    first, words = result.stdout.splitlines()[:2]
+    assert "turbine.pdf" in first
+    assert "page 1" in first
+    assert "turbine" in words
+    assert "blade" in words
+    assert "[blade]" in result.stdout.splitlines()[3], "a word that the page lacks is shown in brackets"
+    assert "\x1b" not in result.stdout, "colour belongs to terminals"
+    assert " × " in vsplade("search", "blade", "--index", index, "--explain").stdout
+
+
+def test_search_without_an_answer_is_no_error(index: Path) -> None:
+    result = vsplade("search", "zzz", "--index", index)
+    assert result.stdout == ""
+    assert "No page matches" in result.stderr
+    assert as_json("search", "", "--index", index)["hits"] == []
+
+
+def test_changed_and_removed_files_are_followed(index: Path, folder: Path) -> None:
+    write_pdf(folder / "budget.pdf", "Nothing about machines")
+    (folder / "turbine.pdf").unlink()
+    report = as_json("index", folder, "--index", index, "--prune")
+    assert hits(index, "turbine") == []
+    assert hits(index, "machines") == ["budget_1"]
+    assert report["removed"] == 3
+
+
+def test_metadata_and_filters(folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "test.vsplade"
+    vsplade("index", folder / "turbine.pdf", "--index", target, "--meta", "year=2020", *TEXT)
+    vsplade("index", folder / "budget.pdf", "--index", target, "--meta", "year=2024")
+    assert hits(target, "turbine", "--filter", "year=2024") == ["budget_1"]
+    assert hits(target, "turbine", "--filter", "year<=2020") == ["turbine_1"]
+    assert hits(target, "turbine", "--filter", "year>=2020", "--filter", "page=1") == [
+        "turbine_1",
+        "budget_1",
+    ]
+    assert as_json("search", "turbine", "--index", target, "--filter", "???", code=2)["error"]
+
+
+def test_a_broken_file_costs_that_file_only(folder: Path, tmp_path: Path) -> None:
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.4 and then nothing")
+    target = tmp_path / "test.vsplade"
+    report = as_json("index", folder, "--index", target, *TEXT, code=1)
+    assert report["failed"] == 1
+    assert "broken.pdf" in report["failures"][0]["path"]
+    assert report["failures"][0]["reason"]
+    assert hits(target, "turbine")
+    assert "broken.pdf" in vsplade("index", folder, "--index", target, code=1).stderr
+
+
+def test_delete_check_compact_and_stats(index: Path) -> None:
+    assert as_json("delete", "turbine_1", "--index", index)["deleted"] == 1
+    assert hits(index, "turbine") == ["budget_1"]
+    assert as_json("delete", "turbine_9", "--index", index, code=2)["error"]
+    as_json("compact", "--index", index)
+    assert hits(index, "turbine") == ["budget_1"]
+    assert as_json("stats", "--index", index)["pages"] == 3
+    assert "encoder" in vsplade("stats", "--index", index).stdout
+    assert as_json("index", "--check", "--index", index)["problems"] == []
+
+
+def test_check_finds_a_flipped_byte(index: Path) -> None:
+    largest = max((path for path in index.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    damaged = bytearray(largest.read_bytes())
+    damaged[-200] ^= 0xFF
+    largest.write_bytes(damaged)
+    document = as_json("index", "--check", "--index", index, code=2)
+    assert largest.name in json.dumps(document)
+
+
+def test_inspect_shows_the_heaviest_words(folder: Path) -> None:
+    pages = as_json("inspect", folder / "turbine.pdf", "--top", "3", *TEXT)["pages"]
+    assert [page["page_num"] for page in pages] == [1, 2, 3]
+    assert len(pages[0]["terms"]) == 3
+    weights = [term["weight"] for term in pages[0]["terms"]]
+    assert weights == sorted(weights, reverse=True)
+    shown = vsplade("inspect", folder / "turbine.pdf", "--page", "2", *TEXT).stdout
+    assert "library" in shown
+    assert "turbine.pdf, page 1" not in shown
+
+
+def test_inspect_says_when_an_encoder_has_no_places(folder: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "out.png"
+    document = as_json("inspect", folder / "budget.pdf", "--picture", picture, *TEXT, code=2)
+    assert "places" in document["error"]
+    assert not picture.exists()
+
+
+@pytest.mark.parametrize("form", ["jsonl", "anserini", "seismic"])
+def test_encode_writes_one_vector_a_page(form: str, folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "vectors"
+    report = as_json("encode", folder, "--output", output, "--format", form, *TEXT)
+    assert report["pages"] == 4
+    files = [output] if output.is_file() else sorted(path for path in output.rglob("*") if path.is_file())
+    lines = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+    assert {str(line["id"]) for line in lines} >= {"turbine_1", "turbine_2", "budget_1"}
+    (first,) = (line for line in lines if line["id"] == "turbine_2")
+    assert "library" in first["vector"] or "library" in json.dumps(first)
+
+
+@pytest.mark.parametrize("form", ["anserini", "seismic"])
+def test_export_and_import_give_the_same_answers(form: str, index: Path, tmp_path: Path) -> None:
+    output, copy = tmp_path / "out", tmp_path / "copy.vsplade"
+    vsplade("export", "--index", index, "--format", form, "--output", output)
+    vsplade("import", output, "--index", copy, "--format", form, *TEXT)
+    assert hits(copy, "turbine blade") == hits(index, "turbine blade")
+
+
+def test_export_to_ciff(index: Path, tmp_path: Path) -> None:
+    vsplade("export", "--index", index, "--format", "ciff", "--output", tmp_path / "out.ciff")
+    assert (tmp_path / "out.ciff").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("search", "x", "--index", "nowhere.vsplade"), "nowhere.vsplade"),
+        (("search", "x"), "--index"),
+        (("serach", "x"), "serach"),
+        (("index", "--index", "new.vsplade"), "PATH"),
+        (("index", "nothing-here.pdf", "--index", "new.vsplade"), "nothing-here.pdf"),
+        (("index", ".", "--index", "new.vsplade", "--encoder", "txet"), "text"),
+        (("index", ".", "--index", "new.vsplade", "--encoder", "text:k9=1"), "k1, b, average_length"),
+        (("index", ".", "--index", "new.vsplade", "--meta", "year"), "KEY=VALUE"),
+        (("eval", "no-such-folder"), "no-such-folder"),
+        (("inspect", "no-such-file.pdf"), "no-such-file.pdf"),
+    ],
+)
+def test_mistakes_are_explained(arguments: tuple[str, ...], message: str) -> None:
+    plain = vsplade(*arguments, code=2)
+    assert message in plain.stderr
+    assert plain.stdout == ""
+    assert message in as_json(*arguments, code=2)["error"]
+
+
+def test_searching_with_another_model_is_refused(index: Path) -> None:
+    error = as_json("search", "turbine", "--index", index, "--encoder", "text:k1=0.5", code=2)["error"]
+    assert "text" in error
+
+
+def test_an_index_remembers_its_encoder(folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "test.vsplade"
+    vsplade("index", folder, "--index", target, "--encoder", "text:k1=0.5")
+    assert hits(target, "turbine blade") == ["turbine_1", "budget_1"]
+    assert as_json("stats", "--index", target)["encoder"] == "text:k1=0.5"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_interrupting_is_safe_and_says_so(folder: Path, tmp_path: Path) -> None:
+    import signal
+
+    for number in range(40):
+        write_pdf(folder / f"more{number}.pdf", *(["some words to read"] * 30))
+    target = tmp_path / "test.vsplade"
+    command = [sys.executable, "-m", "vsplade", "index", str(folder), "--index", str(target), *TEXT]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    time.sleep(1.5)
+    os.killpg(process.pid, signal.SIGINT)
+    _, shown = process.communicate(timeout=60)
+    # A fast machine may have finished before the signal came.
+    assert process.returncode in (130, 0)
+    if process.returncode == 130:
+        assert b"again" in shown
+        assert b"Traceback" not in shown
+    vsplade("index", folder, "--index", target, *TEXT)
+    assert as_json("stats", "--index", target)["pages"] == 1204
+
+
+def test_output_may_be_cut_short(index: Path) -> None:
+    command = f"{sys.executable} -m vsplade search turbine --index {index} --explain | head -n 1"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
+    assert "Traceback" not in result.stderr
+
+
+def test_a_cold_search_takes_under_a_second(index: Path) -> None:
+    vsplade("search", "turbine", "--index", index)  # fills the disk cache, and numba's where one is used
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        vsplade("search", "turbine blade", "--index", index)
+        seconds.append(time.perf_counter() - start)
+    limit = 2.0 if os.environ.get("CI") else 1.0
+    assert min(seconds) < limit
+
+
+def test_the_examples_can_be_searched(tmp_path: Path) -> None:
+    target = tmp_path / "examples.vsplade"
+    report = as_json("index", EXAMPLES, "--index", target)
+    assert report["failed"] == 0
+    assert report["pages"] >= 5
+    found = as_json("search", "table", "--index", target)["hits"]
+    assert found
+    assert found[0]["metadata"]["path"].startswith(str(EXAMPLES))
