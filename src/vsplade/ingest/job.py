@@ -33,7 +33,7 @@ from vsplade.pages import (
 )
 from vsplade.types import Encoder, Json, Metadata, Page, SparseVector
 
-OWN_KEYS = ("path", "doc_id", "page", "pages", "width", "height", "hash")
+OWN_KEYS = ("path", "doc_id", "page_num", "pages", "width", "height", "hash")
 """Metadata that every page gets; a user's own keys must be others."""
 
 
@@ -164,6 +164,7 @@ class _Job:
                     self._store(waiting.popleft(), vector)
             if waiting:
                 raise VspladeError(f"The encoder {self._encoder.name!r} made no vector for some pages.")
+            self._estimate.finish()
         finally:
             self._stop.set()
             # Also after ctrl-C or an error: what is done is done. Only a change that was cut in half is not
@@ -226,7 +227,7 @@ class _Job:
         own: dict[str, Json] = {
             "path": page.path,
             "doc_id": record.doc_id,
-            "page": page.number,
+            "page_num": page.number,
             "pages": item.pages,
             "hash": record.hash,
         }

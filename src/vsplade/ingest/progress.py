@@ -70,6 +70,10 @@ class Estimate:
         self._done += 1
         self._tell()
 
+    def finish(self) -> None:
+        """There was no more to do: pages of skipped files and of files given up are not missing."""
+        self._progress(self._done, self._done)
+
     def _tell(self) -> None:
         rate = self._known_pages / self._known_bytes if self._known_bytes else 0.0
         self._progress(self._done, max(self._done, round(self._known_pages + self._unknown_bytes * rate)))

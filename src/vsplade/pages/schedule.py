@@ -146,12 +146,13 @@ class Schedule:
             self._busy -= 1
             if task.pages is None or task.strikes >= MAX_STRIKES:
                 self._give_up(chunk, reason)
-            elif not chunk.pages:
-                chunk.done = True
             else:
-                chunk.results.append(FileProblem(task.file.path, reason, chunk.pages[0]))
-                chunk.pages = chunk.pages[1:]
-                heapq.heappush(self._waiting, chunk)
+                if chunk.pages:
+                    chunk.results.append(FileProblem(task.file.path, reason, chunk.pages.pop(0)))
+                if chunk.pages:
+                    heapq.heappush(self._waiting, chunk)
+                else:
+                    chunk.done = True
             self._changed.notify_all()
 
     def stop(self, error: BaseException | None = None) -> None:

@@ -1,0 +1,134 @@
+"""Order and bounds of the schedule, without processes: threads that finish, fail and die at random."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import pytest
+
+from vsplade.pages.discover import FileProblem
+from vsplade.pages.naming import SourceFile
+from vsplade.pages.render import NO_PIXELS
+from vsplade.pages.schedule import MAX_STRIKES, Chunk, RenderedPage, Schedule
+from vsplade.types import Page
+
+
+def rendered(chunk: Chunk, number: int) -> RenderedPage:
+    file = chunk.task.file
+    page = Page(f"{file.doc_id}_{number}", NO_PIXELS, file.path, number)
+    return RenderedPage(file, page, chunk.task.pages or 0)
+
+
+def work(schedule: Schedule, lengths: dict[str, int], crashes: set[tuple[str, int]], seed: int) -> None:
+    """A worker that knows how long each file is, and on which pages it must die."""
+    chance = random.Random(seed)
+    while (chunk := schedule.next_chunk()) is not None:
+        path = chunk.task.file.path
+        if path not in lengths:
+            schedule.failed(chunk, "unreadable")
+            continue
+        schedule.opened(chunk, lengths[path])
+        for number in list(chunk.pages):
+            time.sleep(chance.random() * 0.0005)
+            if (path, number) in crashes:
+                schedule.died(chunk, "crash")
+                break
+            schedule.rendered(chunk, rendered(chunk, number))
+        else:
+            schedule.finished(chunk)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_runs_give_every_page_once_in_order(seed: int) -> None:
+    chance = random.Random(seed)
+    files, lengths, crashes, expected = [], {}, set(), []
+    for place in range(chance.randrange(1, 12)):
+        path = f"file{place}"
+        pages = chance.randrange(1, 40)
+        skip = frozenset(n for n in range(1, pages + 1) if chance.random() < 0.2)
+        files.append(SourceFile(path, path, skip))
+        if chance.random() < 0.15:
+            expected.append((path, None))
+            continue
+        lengths[path] = pages
+        wanted = [n for n in range(1, pages + 1) if n not in skip]
+        bad = chance.sample(wanted, min(len(wanted), chance.randrange(0, MAX_STRIKES)))
+        crashes |= {(path, n) for n in bad}
+        expected += [(path, -n if n in bad else n) for n in wanted]
+    schedule = Schedule(files, chunk_pages=chance.randrange(1, 6), window=chance.randrange(1, 7))
+    threads = [
+        threading.Thread(target=work, args=(schedule, lengths, crashes, seed * 10 + n), daemon=True)
+        for n in range(chance.randrange(1, 5))
+    ]
+    for thread in threads:
+        thread.start()
+    got: list[tuple[str, int | None]] = []
+    for result in schedule.results():
+        if isinstance(result, FileProblem):
+            got.append((result.path, -result.page if result.page else None))
+        else:
+            got.append((result.page.path, result.page.number))
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    assert got == expected
+
+
+def test_slow_consumer_holds_the_workers_back() -> None:
+    schedule = Schedule([SourceFile("a", "a")], chunk_pages=2, window=3)
+    chunk = schedule.next_chunk()
+    assert chunk is not None
+    schedule.opened(chunk, 100)
+    started = [chunk]
+    for _ in range(2):
+        chunk = schedule.next_chunk()
+        assert chunk is not None
+        started.append(chunk)
+    waiter = threading.Thread(target=lambda: started.append(schedule.next_chunk()), daemon=True)  # type: ignore[arg-type]
+    waiter.start()
+    for chunk in started[:3]:
+        for number in list(chunk.pages):
+            schedule.rendered(chunk, rendered(chunk, number))
+        schedule.finished(chunk)
+    waiter.join(0.2)
+    assert waiter.is_alive(), "a fourth chunk began before any page was taken"
+    results = schedule.results()
+    assert [next(results).page.number for _ in range(3)] == [1, 2, 3]  # type: ignore[union-attr]
+    waiter.join(10)
+    assert not waiter.is_alive()
+    assert started[3].pages == [7, 8]
+
+
+def test_giving_up_keeps_the_pages_before() -> None:
+    """The third crash ends a file; what other workers rendered of it before that place still counts."""
+    schedule = Schedule([SourceFile("a", "a"), SourceFile("b", "b")], chunk_pages=1, window=10)
+    first = schedule.next_chunk()
+    assert first is not None
+    schedule.opened(first, 6)
+    second, third, fourth, fifth = (schedule.next_chunk() for _ in range(4))
+    assert second is not None
+    assert third is not None
+    assert fourth is not None
+    assert fifth is not None
+    for chunk in (second, third, fourth):
+        schedule.died(chunk, "crash")
+    schedule.rendered(fifth, rendered(fifth, 5))
+    schedule.finished(fifth)
+    schedule.rendered(first, rendered(first, 1))
+    schedule.finished(first)
+    other = schedule.next_chunk()
+    assert other is not None
+    assert other.task.file.path == "b", "the rest of a file that was given up is not begun"
+    schedule.failed(other, "unreadable")
+    assert schedule.next_chunk() is None
+    results = list(schedule.results())
+    assert isinstance(results[0], RenderedPage)
+    assert [(result.path, result.page) for result in results[1:] if isinstance(result, FileProblem)] == [
+        ("a", 2),
+        ("a", 3),
+        ("a", 4),
+        ("b", None),
+    ]
+    assert len(results) == 5
