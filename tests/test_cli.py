@@ -99,6 +99,7 @@ def test_search_finds_and_explains(index: Path) -> None:
     assert hits(index, "turbine blade", "-k", "1") == ["turbine_1"]
     found = as_json("search", "turbine blade", "--index", index)["hits"][0]
     assert (found["doc_id"], found["page_num"]) == ("turbine", 1)
+    assert as_json("search", "library", "--index", index)["hits"][0]["page_num"] == 2
     assert sum(match["product"] for match in found["matches"]) == pytest.approx(found["score"], rel=1e-4)
 
 
@@ -136,7 +137,7 @@ def test_metadata_and_filters(folder: Path, tmp_path: Path) -> None:
     vsplade("index", folder / "budget.pdf", "--index", target, "--meta", "year=2024")
     assert hits(target, "turbine", "--filter", "year=2024") == ["budget_1"]
     assert hits(target, "turbine", "--filter", "year<=2020") == ["turbine_1"]
-    assert hits(target, "turbine", "--filter", "year>=2020", "--filter", "page=1") == [
+    assert hits(target, "turbine", "--filter", "year>=2020", "--filter", "page_num=1") == [
         "turbine_1",
         "budget_1",
     ]

@@ -116,6 +116,14 @@ def progress_bar(total: int | None, unit: str) -> Iterator[Callable[[int, int], 
         yield update
 
 
+def short_path(path: str) -> str:
+    """As a person would type it here: relative for what lies below the current folder."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except ValueError:
+        return path
+
+
 def count(number: int, noun: str) -> str:
     """``1 page``, ``2,048 pages``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vsplade.cli.common import SOME_FAILED, encoder_option, json_option, note, print_json
+from vsplade.cli.common import SOME_FAILED, encoder_option, json_option, note, print_json, short_path
 from vsplade.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ def _show(page: Page, encoder: Encoder, top: int, quiet: bool) -> dict[str, obje
     (vector,) = encoder.encode_pages([page])
     terms = heaviest(vector, encoder, top)
     if not quiet:
-        click.echo(f"{click.style(page.path, bold=True)}, page {page.number}: {len(vector):,} terms")
+        click.echo(
+            f"{click.style(short_path(page.path), bold=True)}, page {page.number}: {len(vector):,} terms"
+        )
         for token, weight in terms:
             click.echo(f"  {token:<20} {weight:7.3f}  {'█' * max(1, round(BAR * weight / terms[0][1]))}")
         if not terms:

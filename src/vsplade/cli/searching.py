@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vsplade.cli.common import encoder_option, filter_option, index_option, json_option, note, print_json
+from vsplade.cli.common import (
+    encoder_option,
+    filter_option,
+    index_option,
+    json_option,
+    note,
+    print_json,
+    short_path,
+)
 
 if TYPE_CHECKING:
     from vsplade.types import Hit, TermMatch
@@ -87,7 +95,7 @@ def hit_json(hit: Hit) -> dict[str, object]:
 
 def describe(rank: int, hit: Hit, query: str) -> str:
     """A result on two lines: where it is, and which of the query's words it holds."""
-    place = str(hit.metadata.get("path", hit.doc_id))
+    place = short_path(str(hit.metadata.get("path", hit.doc_id)))
     head = f"{rank:>3}. {click.style(place, bold=True)}, page {hit.page_num}"
     return f"{head}  {click.style(f'{hit.score:.3f}', fg='cyan')}\n     {highlight(query, hit.explain())}"
 
