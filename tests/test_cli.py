@@ -300,3 +300,33 @@ def test_the_examples_can_be_searched(tmp_path: Path) -> None:
     found = as_json("search", "table", "--index", target)["hits"]
     assert found
     assert found[0]["metadata"]["path"].startswith(str(EXAMPLES))
+
+
+def test_eval_measures_a_folder(folder: Path, tmp_path: Path) -> None:
+    data = tmp_path / "set"
+    data.mkdir()
+    folder.rename(data / "pdfs")
+    queries = [{"_id": "q1", "text": "turbine blade"}, {"_id": "q2", "text": "library"}]
+    (data / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    (data / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tturbine_1\t1\nq2\tbudget_1\t1\n")
+    run = tmp_path / "run.txt"
+    report = as_json("eval", data, *TEXT, "--run", run, "--per-query")
+    assert report["per_query"]["ndcg@5"] == {"q1": 1.0, "q2": 0.0}
+    assert report["ndcg@5"] == 0.5
+    assert (report["queries"], report["pages"]) == (2, 4)
+    assert run.read_text().startswith("q1 Q0 turbine_1 1 ")
+    compared = as_json("eval", data, *TEXT, "--compare", run, "--measure", "recall@1")["comparison"]
+    assert compared["difference"] == 0.0
+    assert "ndcg@5" in vsplade("eval", data, *TEXT, "--compare", run).stdout
+    kept = tmp_path / "kept.npz"
+    vsplade("eval", data, *TEXT, "--keep-vectors", kept)
+    assert as_json("eval", data, *TEXT, "--vectors", kept)["ndcg@5"] == 0.5
+
+
+def test_bench_search_prints_a_row_for_an_engine() -> None:
+    size = ("--pages", "500", "--queries", "5", "-k", "3")
+    report = as_json("bench", "search", *size, "--engine", "scipy")
+    (row,) = report["results"]
+    assert (row["engine"], row["k"], row["recall"]) == ("scipy", 3, 1.0)
+    assert {"mean_ms", "p50_ms", "p95_ms", "p99_ms", "build_s", "bytes"} <= set(row)
+    assert "there is no engine 'x'" in as_json("bench", "search", "--engine", "x", code=2)["error"].lower()
