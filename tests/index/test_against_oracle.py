@@ -133,7 +133,9 @@ def test_any_history_gives_the_oracles_answers(engine: str, changes: list, queri
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     pages=st.lists(vectors(LONG_VOCABULARY, 30), max_size=20),
-    query=st.dictionaries(st.integers(0, LONG_VOCABULARY - 1), WEIGHTS, min_size=101).map(SparseVector.from_dict),
+    query=st.dictionaries(st.integers(0, LONG_VOCABULARY - 1), WEIGHTS, min_size=101).map(
+        SparseVector.from_dict
+    ),
     k=st.sampled_from([1, 3, 50]),
 )
 def test_long_queries(engine: str, pages: list[SparseVector], query: SparseVector, k: int) -> None:
@@ -148,7 +150,9 @@ def test_long_queries(engine: str, pages: list[SparseVector], query: SparseVecto
 
 @pytest.mark.parametrize("engine", ["numpy", "numba"])
 @pytest.mark.parametrize("vocabulary", [3000, 70_000])
-def test_larger_random_corpora(engine: str, vocabulary: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_larger_random_corpora(
+    engine: str, vocabulary: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.undo()  # real limits: dense rows, one segment for each commit
     rng = np.random.default_rng(5)
     oracle = Oracle()
@@ -157,7 +161,9 @@ def test_larger_random_corpora(engine: str, vocabulary: int, tmp_path: Path, mon
         with IndexWriter(tmp_path / "i", identity(vocabulary)) as target:
             for number in range(commit * 2000, commit * 2000 + 5000):
                 common = rng.choice(200, 20, replace=False, p=weights / weights.sum())
-                terms = np.unique(np.concatenate((common, rng.integers(200, vocabulary, 10)))).astype(np.uint32)
+                terms = np.unique(np.concatenate((common, rng.integers(200, vocabulary, 10)))).astype(
+                    np.uint32
+                )
                 vector = SparseVector(terms, rng.random(len(terms)).astype(np.float32) + np.float32(0.01))
                 target.add(f"p{number}", vector, {"n": number})
                 oracle.add(f"p{number}", vector, {"n": number})
@@ -168,7 +174,9 @@ def test_larger_random_corpora(engine: str, vocabulary: int, tmp_path: Path, mon
     assert any(len(live.segment.full.dense) for live in index._view.snapshot.segments)
     for case in range(25):
         terms = np.unique(rng.choice(230, int(rng.integers(1, 15))))
-        query = SparseVector(terms.astype(np.uint32), rng.random(len(terms)).astype(np.float32) + np.float32(0.01))
+        query = SparseVector(
+            terms.astype(np.uint32), rng.random(len(terms)).astype(np.float32) + np.float32(0.01)
+        )
         agrees(index, oracle, query, [1, 10, 100, 20_000][case % 4], [None, {"n": {"lt": 3000}}][case % 2])
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from vsplade.errors import VspladeError
-from vsplade.index import state
 from vsplade.index.invert import DENSE, Inverted, row_stride
 from vsplade.index.segment import FIRST_STAGE, FULL, Segment
 from vsplade.index.snapshot import LiveSegment, Snapshot
@@ -18,7 +17,7 @@ def check(folder: Path) -> list[str]:
     """Problems in the newest commit, in words; an empty list for a sound index."""
     try:
         snapshot = Snapshot.load(folder)
-        state.read_state(folder, snapshot.manifest.state)
+        snapshot.state.read()
     except VspladeError as error:
         return [str(error)]
     problems: list[str] = []

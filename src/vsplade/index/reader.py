@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.errors import InputError, VspladeError
-from vsplade.index import checking, state
+from vsplade.index import checking
 from vsplade.index.manifest import JsonValue
 from vsplade.index.snapshot import Snapshot
 from vsplade.index.writer import EncoderIdentity, check_encoder
@@ -102,7 +102,7 @@ class Index:
 
     def state(self, prefix: str = "") -> dict[str, JsonValue]:
         """What a job kept with ``IndexWriter.set_state``, as of this commit."""
-        stored = state.read_state(self.folder, self._view.snapshot.manifest.state)
+        stored = self._view.snapshot.state.read()
         return {key: value for key, value in stored.items() if key.startswith(prefix)}
 
     def check(self) -> list[str]:

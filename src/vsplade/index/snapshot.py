@@ -15,6 +15,7 @@ from vsplade.errors import IndexFormatError
 from vsplade.index import manifest as manifests
 from vsplade.index.manifest import Manifest, SegmentEntry
 from vsplade.index.segment import Segment, hash_id
+from vsplade.index.state import StateFiles
 from vsplade.index.storage import damaged
 
 _ATTEMPTS = 200
@@ -51,9 +52,12 @@ def read_live(folder: Path, entry: SegmentEntry) -> NDArray[np.bool_] | None:
 class Snapshot:
     """Immutable; page numbers run over all segments in their order, deleted pages included."""
 
-    def __init__(self, folder: Path, manifest: Manifest, segments: Sequence[LiveSegment]) -> None:
+    def __init__(
+        self, folder: Path, manifest: Manifest, segments: Sequence[LiveSegment], state: StateFiles
+    ) -> None:
         self.folder = folder
         self.manifest = manifest
+        self.state = state
         self.segments = tuple(segments)
         self.bases = np.array([segment.base for segment in segments], dtype=np.int64)
         self.pages = sum(segment.live_pages for segment in segments)
@@ -88,7 +92,7 @@ class Snapshot:
                 raise damaged(segment.container.path, "it is not the file that the manifest describes")
             segments.append(LiveSegment(segment, read_live(folder, entry), base))
             base += entry.pages
-        return cls(folder, manifest, segments)
+        return cls(folder, manifest, segments, StateFiles(folder, manifest.state))
 
     def locate(self, number: int) -> tuple[Segment, int]:
         """The segment of a page number, and the page's place in it."""

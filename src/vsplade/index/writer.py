@@ -122,7 +122,7 @@ class IndexWriter:
             self._working.append(_Working(Segment(self.folder / entry.file), deleted, entry))
         self._pending: dict[str, StoredPage | None] = {}
         self._bytes = 0
-        self._state = state.read_state(self.folder, self._manifest.state)
+        self._state = state.StateFiles(self.folder, self._manifest.state).read()
         self._state_changes: dict[str, JsonValue] = {}
 
     # -- changes ---------------------------------------------------------------------------------------
