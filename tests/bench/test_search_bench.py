@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vsplade.bench import CorpusSpec, make_queries
+from vsplade.bench.postings import exact_top
+from vsplade.bench.search import run_search_bench, to_markdown
+from vsplade.bench.worker import ENGINES, measure, run_task, summary, unweighted
+from vsplade.errors import InputError
+
+SPEC = CorpusSpec(2000, mean_terms=60, piece_pages=700)
+
+
+@pytest.mark.parametrize("name", list(ENGINES))
+def test_every_engine_finds_what_the_oracle_finds(name: str, tmp_path: Path) -> None:
+    engine = ENGINES[name]()
+    if engine.missing():
+        pytest.skip(f"{', '.join(engine.missing())} is not installed")
+    queries = make_queries(SPEC, 20)
+    if not engine.weighs_queries:
+        queries = unweighted(queries)
+    oracle = exact_top(SPEC, queries, 10)
+    assert engine.build(SPEC, tmp_path) >= 0
+    milliseconds, found = measure(engine, queries, 10)
+    assert len(milliseconds) == 20
+    assert min(milliseconds) > 0
+    assert engine.bytes() > 0
+    if engine.measures_recall:
+        exact = {"vsplade", "vsplade-ids", "qdrant", "scipy", "bm25s"}
+        assert oracle.recall(found, 10) >= (1.0 if name in exact else 0.8)
+    if name.startswith("vsplade"):
+        assert [pages[0] for pages in found] == oracle.pages[:, 0].tolist()
+
+
+def test_the_floor_reads_every_posting_once() -> None:
+    engine = ENGINES["stream"]()
+    engine.build(SPEC, Path())
+    query = make_queries(SPEC, 1)[0]
+    spans = engine.prepare(query, 10)
+    touched = exact_top(SPEC, [query], 1).flops * SPEC.pages
+    read = 8 * int((spans[:, 1] - spans[:, 0]).sum())
+    assert 3 * touched <= read < 3 * touched + 8 * len(query)
+    words = np.arange(int(spans.max()), dtype=np.uint64)
+    assert engine.search(spans) == sum(int(words[a:b].sum()) for a, b in spans)
+
+
+def test_a_task_gives_the_agreed_rows(tmp_path: Path) -> None:
+    queries = make_queries(SPEC, 5)
+    exact_top(SPEC, queries, 20).save(tmp_path / "oracle.npz")
+    task = {
+        "engine": "vsplade",
+        "spec": asdict(SPEC),
+        "queries": 5,
+        "ks": [5, 20],
+        "oracle": tmp_path / "oracle.npz",
+    }
+    (tmp_path / "index").mkdir()
+    rows = run_task(task, tmp_path / "index")["rows"]
+    agreed = {"engine", "k", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "recall", "build_s", "bytes"}
+    assert all(agreed <= set(row) for row in rows)
+    assert [(row["k"], row["recall"]) for row in rows] == [(5, 1.0), (20, 1.0)]
+    assert json.loads(json.dumps(rows)) == rows
+
+
+def test_summary_by_hand() -> None:
+    assert summary([1.0, 2.0, 3.0, 4.0]) == pytest.approx(
+        {"mean_ms": 2.5, "p50_ms": 2.5, "p95_ms": 3.85, "p99_ms": 3.97}
+    )
+
+
+def test_the_whole_command_in_processes_of_their_own(tmp_path: Path) -> None:
+    lines: list[str] = []
+    report = run_search_bench(
+        1500, engines=["vsplade", "stream"], ks=[10], queries=5, folder=tmp_path, say=lines.append
+    )
+    assert [row["engine"] for row in report["results"]] == ["vsplade", "stream"]
+    assert report["failures"] == []
+    assert report["results"][0]["recall"] == 1.0
+    assert report["results"][1]["recall"] is None
+    assert len(lines) == 3
+    assert "| vsplade | 10 |" in to_markdown(report)
+    assert list(tmp_path.iterdir()) == []  # nothing is left behind
+
+
+def test_an_engine_that_takes_too_long_is_stopped_and_named(tmp_path: Path) -> None:
+    report = run_search_bench(1500, engines=["vsplade"], ks=[10], queries=5, folder=tmp_path, limit_s=0.05)
+    assert report["results"] == []
+    assert report["failures"] == [{"engine": "vsplade", "reason": "stopped after 0 s"}]
+
+
+def test_bad_options_are_refused() -> None:
+    with pytest.raises(InputError, match=r"no engine 'lucene'; choose from: vsplade"):
+        run_search_bench(100, engines=["lucene"])
+    with pytest.raises(InputError, match="at least one query"):
+        run_search_bench(100, engines=["stream"], queries=0)
