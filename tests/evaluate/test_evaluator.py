@@ -12,12 +12,19 @@ from PIL import Image
 from vsplade.encode.text import TextEncoder
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError, PageError
-from vsplade.evaluate import PageVectors, bm25_encoder, encode_texts, evaluate_dataset
-from vsplade.evaluate.exact import ExactSearch
+from vsplade.evaluate import (
+    PageVectors,
+    bm25_encoder,
+    encode_texts,
+    evaluate_dataset,
+    load_dataset,
+    read_page_texts,
+)
 from vsplade.evaluate.report import to_html, to_markdown, write_report
 from vsplade.types import Page, SparseVector, TermStatistics
 
 from .conftest import TEXTS
+from .exact import ExactSearch
 
 MakeDataset = Callable[..., Path]
 DATA = Path(os.environ.get("VSPLADE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "dev"
@@ -163,10 +170,19 @@ def test_bm25_on_captions_reaches_the_published_baseline(name: str, least: float
     assert report.pages == {"mpdocvqa": 741, "slidevqa": 1285}[name]
 
 
+def test_the_index_finds_what_exact_search_finds(make_dataset: MakeDataset) -> None:
+    folder, encoder = make_dataset(), TextEncoder()
+    vectors = encode_texts(encoder, TEXTS)
+    exact = ExactSearch(vectors)
+    report = evaluate_dataset(folder, encoder, vectors=vectors)
+    for query, text in load_dataset(folder).queries.items():
+        expected = exact.search(encoder.encode_query(text, exact), 100)
+        assert list(report.run[query]) == [page for page, _ in expected]
+        assert list(report.run[query].values()) == pytest.approx([score for _, score in expected])
+
+
 @pytest.mark.skipif(not DATA.is_dir(), reason="the dev sets are not here (set VSPLADE_DATA)")
 def test_bm25_equals_bm25s_on_real_captions() -> None:
-    from vsplade.evaluate import load_dataset, read_page_texts
-
     dataset = load_dataset(DATA / "mpdocvqa")
     texts = read_page_texts(DATA / "mpdocvqa" / "vlm_text.jsonl.gz")
     check_against_bm25s(texts, list(dataset.queries.values())[:200])

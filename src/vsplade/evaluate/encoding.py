@@ -31,7 +31,7 @@ def encode_files(
     def pages() -> Iterator[Page]:
         done = 0
         # A generator abandoned on an error must not leave worker processes behind.
-        with closing(render(sources, encoder.longest_edge, workers=workers)) as results:  # type: ignore[type-var]
+        with closing(render(sources, encoder.longest_edge, workers=workers)) as results:
             for result in results:
                 if isinstance(result, FileProblem):
                     where = result.path if result.page is None else f"{result.path}, page {result.page}"

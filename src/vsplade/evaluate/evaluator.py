@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,10 +16,10 @@ from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset, load_dataset, read_page_texts
 from vsplade.evaluate.encoding import encode_files
-from vsplade.evaluate.exact import ExactSearch
 from vsplade.evaluate.measures import PerQuery, active_terms, averages, flops, per_query
 from vsplade.evaluate.runs import Run
 from vsplade.evaluate.vectors import PageVectors
+from vsplade.index import EncoderIdentity, Index, IndexWriter
 from vsplade.types import Encoder, SparseVector
 
 Json = dict[str, object]
@@ -41,7 +42,7 @@ class EvalReport:
     query_terms: float
     flops: float
     query_ms: Mapping[str, float]
-    """Weighing and searching one query in memory, one thread: mean, p50, p95."""
+    """Weighing and searching one query, one thread: mean, p50, p95."""
     notes: tuple[str, ...] = ()
     per_query: PerQuery = field(default_factory=dict, repr=False)
     run: Run = field(default_factory=dict, repr=False)
@@ -109,6 +110,29 @@ def evaluate_dataset(
     return _judge(dataset, chosen, vectors, k, seconds, notes)
 
 
+def search_queries(
+    dataset: Dataset, encoder: Encoder, vectors: PageVectors, k: int
+) -> tuple[Run, list[SparseVector], list[float]]:
+    """The judged queries through a real index in a temporary folder: run, query vectors, seconds a query."""
+    run: Run = {}
+    query_vectors: list[SparseVector] = []
+    seconds: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="vsplade-eval-") as folder:
+        with IndexWriter(folder, EncoderIdentity.of(encoder)) as writer:
+            for page, vector in vectors.items():
+                writer.add(page, vector)
+        index = Index.open(folder, encoder)
+        for query in dataset.judged:
+            start = time.perf_counter()
+            vector = index.encode_query(dataset.queries[query])
+            (ranking,) = index.rank([vector], k)
+            pages = index.page_ids(ranking)
+            seconds.append(time.perf_counter() - start)
+            run[query] = dict(zip(pages, ranking.scores.tolist(), strict=True))
+            query_vectors.append(vector)
+    return run, query_vectors, seconds
+
+
 def bm25_encoder(texts: Mapping[str, str], k1: float = 1.2, b: float = 0.75) -> TextEncoder:
     """BM25 as the books have it: the average length is that of these very texts, in word pieces."""
     tokenizer = Tokenizer.load()
@@ -163,16 +187,7 @@ def _check_same_pages(dataset: Dataset, vectors: PageVectors) -> None:
 def _judge(
     dataset: Dataset, encoder: Encoder, vectors: PageVectors, k: int, seconds: float | None, notes: list[str]
 ) -> EvalReport:
-    search = ExactSearch(vectors)
-    query_vectors: list[SparseVector] = []
-    run: Run = {}
-    times: list[float] = []
-    for query in dataset.judged:
-        start = time.perf_counter()
-        vector = encoder.encode_query(dataset.queries[query], search)
-        run[query] = dict(search.search(vector, k))
-        times.append(time.perf_counter() - start)
-        query_vectors.append(vector)
+    run, query_vectors, times = search_queries(dataset, encoder, vectors, k)
     values = per_query(dataset.qrels, run)
     _note_oddities(dataset, query_vectors, k, notes)
     milliseconds = np.array(times) * 1000

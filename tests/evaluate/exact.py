@@ -1,7 +1,6 @@
 """The plainest exact search there is: add up every posting of every query term, in memory, in float64.
 
-Slow and obviously right. It judges vectors that were never written to an index, and the index's own
-results are compared with it in tests.
+Slow and obviously right: what evaluation finds through the index is compared with it.
 """
 
 from __future__ import annotations
