@@ -44,6 +44,8 @@ def open_file(path: str, limits: Limits) -> worker.OpenFile:
     if "hang" in name:
         Path(path).with_suffix(".pid").write_text(str(os.getpid()))
         time.sleep(3600)
+    if "greedy" in name:
+        bytearray(limits.max_pixels * 12 + (3 << 30))
     if "noise" in name:
         print("a library that prints on standard output", flush=True)
         os.write(1, b"and one that writes there by itself\n")

@@ -208,6 +208,12 @@ def test_hang_is_ended_and_the_rest_goes_on(tmp_path: Path) -> None:
     assert not _alive(int((tmp_path / "hang.pid").read_text()))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on the address space")
+@pytest.mark.usefixtures("hostile_worker")
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    assert "needs more memory" in problem(write_pdf(tmp_path / "greedy.pdf", "x")).reason
+
+
 @pytest.mark.usefixtures("broken_worker")
 def test_a_renderer_that_cannot_start_is_an_error_not_a_failed_file(tmp_path: Path) -> None:
     with pytest.raises(VspladeError, match="this interpreter is broken"):

@@ -13,6 +13,7 @@ import queue
 import signal
 import sys
 import threading
+from contextlib import suppress
 from typing import Any, Protocol
 
 from vsplade.errors import PageError
@@ -140,6 +141,22 @@ def _read_jobs(jobs: queue.SimpleQueue[Job]) -> None:
     os._exit(0)
 
 
+def _bound_memory(limits: Limits) -> None:
+    """So that a file which blows up in a decoder is refused here, before the whole machine suffers.
+
+    Address space: 2 GiB for everything that is not one decoded picture, 12 bytes a pixel for that (an RGBA
+    picture, its copy while it is shrunk, and room). Windows has no such limit.
+    """
+    if sys.platform != "win32":
+        import resource
+
+        most = (2 << 30) + 12 * limits.max_pixels
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        if hard == resource.RLIM_INFINITY or most < hard:
+            with suppress(ValueError, OSError):  # some systems refuse to limit it; then it is not limited
+                resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's business
     output = os.dup(1)
@@ -147,7 +164,9 @@ def main() -> None:
     jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
     threading.Thread(target=_read_jobs, args=(jobs,), daemon=True).start()
     setup = jobs.get()
-    worker = Worker(output, setup["longest_edge"], setup["thumbnail"], Limits(**setup["limits"]))
+    limits = Limits(**setup["limits"])
+    _bound_memory(limits)
+    worker = Worker(output, setup["longest_edge"], setup["thumbnail"], limits)
     write_frame(output, {"kind": "ready"})
     while True:
         try:
