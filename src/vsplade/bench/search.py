@@ -168,7 +168,7 @@ def _run_engine(
         command = [python, "-m", "vsplade.bench.worker", str(work / "task.json"), str(answer)]
         try:
             done = subprocess.run(
-                [*_pinned(), *command],
+                [*_pinned(ENGINES[task["engine"]].processors), *command],
                 env=_environment(),
                 capture_output=True,
                 text=True,
@@ -183,13 +183,16 @@ def _run_engine(
         return rows, ""
 
 
-def _pinned() -> list[str]:
-    """Run on one processor: the last one, since the first one serves most interrupts."""
+def _pinned(count: int) -> list[str]:
+    """Run on so many processors: the last ones, since the first one serves most interrupts."""
     if not hasattr(os, "sched_getaffinity"):
         return []
-    processor = max(os.sched_getaffinity(0))
-    pin = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])}); os.execv(sys.argv[2], sys.argv[2:])"
-    return [sys.executable, "-c", pin, str(processor)]
+    processors = sorted(os.sched_getaffinity(0))[-count:]
+    pin = (
+        "import os, sys; os.sched_setaffinity(0, set(map(int, sys.argv[1].split(',')))); "
+        "os.execv(sys.argv[2], sys.argv[2:])"
+    )
+    return [sys.executable, "-c", pin, ",".join(map(str, processors))]
 
 
 def _environment() -> dict[str, str]:

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from vsplade.bench.corpus import CorpusSpec, make_queries
-from vsplade.bench.engines import Engine, Scipy, Stream, Vsplade, VspladeIds
+from vsplade.bench.engines import Engine, Scipy, Stream, Vsplade, VspladeBatch, VspladeIds
 from vsplade.bench.peers import Bm25s, Pisa, Qdrant, Seismic
 from vsplade.bench.postings import Oracle
 from vsplade.types import SparseVector
 
 ENGINES: dict[str, type[Engine]] = {
-    engine.name: engine for engine in (Vsplade, VspladeIds, Stream, Pisa, Qdrant, Seismic, Bm25s, Scipy)
+    engine.name: engine
+    for engine in (Vsplade, VspladeIds, VspladeBatch, Stream, Pisa, Qdrant, Seismic, Bm25s, Scipy)
 }
 
 
