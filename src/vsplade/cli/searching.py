@@ -19,7 +19,7 @@ from vsplade.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from vsplade.types import Hit, TermMatch
+    from vsplade.types import Hit, TermMatch, Vocabulary
 
 BAR = 40
 """Characters of the longest bar of ``--explain``."""
@@ -57,16 +57,17 @@ def search(
     index = Index.open(index_dir, encoder=load_encoder(encoder) if encoder else None)
     stages = TwoStage(two_stage) if two_stage else None
     hits = index.search(query, k=k, filter=filters, two_stage=stages)
-    document: dict[str, object] = {"query": query, "hits": [hit_json(hit) for hit in hits]}
+    recall = None
     if stages:
         exact = {hit.id for hit in index.search(query, k=k, filter=filters)}
-        document["recall"] = len(exact & {hit.id for hit in hits}) / len(exact) if exact else 1.0
-        note(f"Two-stage search found {document['recall']:.0%} of the exact results.")
+        recall = len(exact & {hit.id for hit in hits}) / len(exact) if exact else 1.0
+        note(f"Two-stage search found {recall:.0%} of the exact results.")
     if as_json:
-        print_json(document)
+        found = {"query": query, "hits": [hit_json(hit) for hit in hits]}
+        print_json(found if recall is None else {**found, "recall": recall})
         return
     for rank, hit in enumerate(hits, 1):
-        click.echo(describe(rank, hit, query))
+        click.echo(describe(rank, hit, query, index.encoder.vocabulary))
         if explain:
             click.echo(explanation(hit.explain()))
     if not hits:
@@ -93,14 +94,15 @@ def hit_json(hit: Hit) -> dict[str, object]:
     }
 
 
-def describe(rank: int, hit: Hit, query: str) -> str:
+def describe(rank: int, hit: Hit, query: str, vocabulary: Vocabulary) -> str:
     """A result on two lines: where it is, and which of the query's words it holds."""
     place = short_path(str(hit.metadata.get("path", hit.doc_id)))
     head = f"{rank:>3}. {click.style(place, bold=True)}, page {hit.page_num}"
-    return f"{head}  {click.style(f'{hit.score:.3f}', fg='cyan')}\n     {highlight(query, hit.explain())}"
+    words = highlight(query, hit.explain(), vocabulary)
+    return f"{head}  {click.style(f'{hit.score:.3f}', fg='cyan')}\n     {words}"
 
 
-def highlight(query: str, matches: Sequence[TermMatch]) -> str:
+def highlight(query: str, matches: Sequence[TermMatch], vocabulary: Vocabulary) -> str:
     """The query's words: those on the page in bold with what they added, the others dimmed in brackets.
 
     Words are what people typed; a word of several pieces shows the sum of its pieces.
@@ -110,14 +112,15 @@ def highlight(query: str, matches: Sequence[TermMatch]) -> str:
     left = {match.term: match for match in matches}
     shown = []
     for word in query.split():
-        pieces = set(Tokenizer.load().encode(word))
+        # A vocabulary that is not ours splits words in its own way: then only the terms can be shown.
+        pieces = set(vocabulary.encode(word)) if isinstance(vocabulary, Tokenizer) else set()
         found = [left.pop(term).product for term in pieces if term in left]
         if found:
             shown.append(f"{click.style(word, bold=True, fg='green')} {sum(found):.2f}")
         elif pieces:
             shown.append(click.style(f"[{word}]", dim=True))
     related = [f"{match.token} {match.product:.2f}" for match in left.values()]
-    return "  ".join([*shown, *(["also:", *related] if related else [])])
+    return "  ".join([*shown, *(["also:"] if shown and related else []), *related])
 
 
 def explanation(matches: Sequence[TermMatch]) -> str:
