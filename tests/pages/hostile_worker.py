@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from vsplade.pages import worker
+from vsplade.pages.content import PageContent
 from vsplade.pages.limits import Limits
-from vsplade.pages.picture import PageContent
 
 real_open = worker.open_file
 

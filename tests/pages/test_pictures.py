@@ -11,8 +11,9 @@ from PIL import Image
 
 from pages.samples import drawing, png_header_only
 from vsplade.errors import PageError
+from vsplade.pages.content import PageContent
 from vsplade.pages.limits import Limits
-from vsplade.pages.picture import PageContent, PictureFile, thumbnail_jpeg, to_grey_or_rgb
+from vsplade.pages.picture import PictureFile, thumbnail_jpeg, to_grey_or_rgb
 from vsplade.pages.resize import fit, fit_size
 
 
@@ -25,9 +26,9 @@ def read(path: Path, edge: int = 200, number: int = 1, limits: Limits | None = N
 
 
 def pixels(content: PageContent) -> Image.Image:
-    assert content.image is not None
-    assert content.image.mode in ("L", "RGB")
-    return content.image.convert("RGB")
+    assert content.pixels is not None
+    assert content.pixels.mode in ("L", "RGB")
+    return content.pixels.image().convert("RGB")
 
 
 def is_close(color: object, expected: tuple[int, int, int]) -> bool:
@@ -80,8 +81,9 @@ def test_cmyk(tmp_path: Path) -> None:
 def test_one_bit_is_averaged_not_dropped(tmp_path: Path) -> None:
     stripes = Image.fromarray(np.tile(np.array([[0, 255]], dtype=np.uint8), (400, 200))).convert("1")
     stripes.save(tmp_path / "x.tif", compression="group4")
-    image = read(tmp_path / "x.tif", 100).image
-    assert image is not None
+    content = read(tmp_path / "x.tif", 100)
+    assert content.pixels is not None
+    image = content.pixels.image()
     assert image.mode == "L"
     assert abs(float(np.asarray(image).mean()) - 127.5) < 6
     assert float(np.asarray(image).std()) < 30
@@ -91,8 +93,10 @@ def test_sixteen_bit(tmp_path: Path) -> None:
     ramp = np.tile(np.linspace(0, 65535, 200).astype(np.uint16), (100, 1))
     for name in ("x.png", "x.tif"):
         Image.fromarray(ramp).save(tmp_path / name)
-        grey = np.asarray(read(tmp_path / name).image)
-        assert grey.dtype == np.uint8
+        content = read(tmp_path / name)
+        assert content.pixels is not None
+        assert content.pixels.mode == "L"
+        grey = np.asarray(content.pixels.image())
         assert abs(int(grey[50, 100]) - 128) < 4, name
         assert int(grey[50, 199]) > 250, name
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pypdfium2 as pdfium
 import pytest
 from PIL import Image
 
@@ -63,6 +64,16 @@ def test_longest_edge_is_exact(tmp_path: Path) -> None:
     (tiny,) = run([write_pdf(tmp_path / "tiny.pdf", "", size=(36, 20))], 1408, workers=1)
     assert isinstance(tiny, RenderedPage)
     assert max(tiny.page.image.size) == 300  # 600 dots an inch
+
+
+@pytest.mark.parametrize("edge", [197, 198, 199, 200])
+def test_pixels_are_those_of_pdfium(tmp_path: Path, edge: int) -> None:
+    path = write_pdf(tmp_path / "a.pdf", "words in black", size=(400, 300))
+    (result,) = run([path], edge, workers=1)
+    assert isinstance(result, RenderedPage)
+    expected = pdfium.PdfDocument(path)[0].render(scale=edge / 400 * (1 - 1e-9)).to_pil()
+    assert result.page.image.mode == "RGB"
+    assert result.page.image.tobytes() == expected.convert("RGB").tobytes()
 
 
 def test_rotated_pdf_page_is_upright(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ class Limits:
     max_pages: int = 20_000
     """Pages in one file."""
     max_pixels: int = 150_000_000
-    """Pixels of one decoded picture, checked before decoding. A worker may use 12 bytes for each and 2 GiB."""
+    """Pixels of one decoded picture, checked before decoding. A worker may use 2 GiB and 12 bytes each."""
     max_seconds: float = 60.0
     """Time for one page; opening the file counts to its first page."""
 

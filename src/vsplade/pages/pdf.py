@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pypdfium2 as pdfium
-from PIL import Image
 
 from vsplade.errors import PageError
-from vsplade.pages.picture import PageContent
+from vsplade.pages.content import PageContent, Pixels
 
 MAX_SCALE = 600 / 72
 """Tiny pages (stamps, labels) are rendered at 600 dots an inch at most."""
@@ -41,23 +41,28 @@ class PdfFile:
                 if width <= 0 or height <= 0:
                     raise PageError(f"has no area ({width:g} x {height:g} points)")
                 text = _text(page)
-                image = _render(page, width, height, longest_edge) if longest_edge else None
+                pixels = _render(page, width, height, longest_edge) if longest_edge else None
             finally:
                 page.close()
         except pdfium.PdfiumError as error:
             raise PageError(f"cannot be rendered, the PDF is damaged: {error}") from None
-        return PageContent(image, width, height, text)
+        return PageContent(pixels, width, height, text)
 
     def close(self) -> None:
         self._document.close()
 
 
-def _render(page: pdfium.PdfPage, width: float, height: float, longest_edge: int) -> Image.Image:
+def _render(page: pdfium.PdfPage, width: float, height: float, longest_edge: int) -> Pixels:
     scale = min(longest_edge / max(width, height), MAX_SCALE)
     # PDFium's binding rounds sizes up; the hair less keeps 1408.0000000001 from becoming 1409.
     bitmap = page.render(scale=scale * (1 - 1e-9), rev_byteorder=True)
-    image: Image.Image = bitmap.to_pil()
-    return image if image.mode in ("L", "RGB") else image.convert("RGB")
+    if bitmap.mode != "RGB":
+        return Pixels.of(bitmap.to_pil().convert("RGB"))
+    # The array keeps the bitmap's memory alive. Rows are padded to 4 bytes.
+    rows = np.frombuffer(bitmap.buffer, dtype=np.uint8).reshape(bitmap.height, bitmap.stride)
+    return Pixels(
+        "RGB", (bitmap.width, bitmap.height), np.ascontiguousarray(rows[:, : bitmap.width * 3]).data
+    )
 
 
 def _text(page: pdfium.PdfPage) -> str | None:

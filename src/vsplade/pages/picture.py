@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from vsplade.errors import PageError
+from vsplade.pages.content import PageContent, Pixels
 from vsplade.pages.limits import Limits
 from vsplade.pages.resize import fit, fit_size, is_shrinkable
 
@@ -25,18 +25,6 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class PageContent:
-    """What a file gives for one page."""
-
-    image: Image.Image | None
-    """None where no pixels were asked for."""
-    width: float
-    """Natural size, upright: points in a PDF, pixels in a picture."""
-    height: float
-    text: str | None = None
 
 
 class PictureFile:
@@ -77,9 +65,7 @@ class PictureFile:
             )
         image.load()
         shown = to_grey_or_rgb(image, longest_edge)
-        if shown is image:
-            shown = image.copy()  # the next page, or closing the file, would change this one
-        return PageContent(shown if turn is None else shown.transpose(turn), *upright)
+        return PageContent(Pixels.of(shown if turn is None else shown.transpose(turn)), *upright)
 
     def close(self) -> None:
         self._image.close()

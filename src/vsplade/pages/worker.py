@@ -17,10 +17,11 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from vsplade.errors import PageError
+from vsplade.pages.content import PageContent
 from vsplade.pages.limits import Limits
 from vsplade.pages.naming import PDF_SUFFIXES, suffix
 from vsplade.pages.pdf import PdfFile
-from vsplade.pages.picture import PageContent, PictureFile, thumbnail_jpeg
+from vsplade.pages.picture import PictureFile, thumbnail_jpeg
 from vsplade.pages.wire import write_frame
 
 Job = dict[str, Any]
@@ -121,16 +122,16 @@ class Worker:
             "text": content.text,
         }
         small = b""
-        pixels = b""
-        if content.image is not None:
+        data: bytes | memoryview = b""
+        if content.pixels is not None:
             if self._thumbnail:
-                small = thumbnail_jpeg(content.image, self._thumbnail)
+                small = thumbnail_jpeg(content.pixels.image(), self._thumbnail)
             if self._longest_edge:
-                header |= {"mode": content.image.mode, "size": content.image.size}
-                pixels = content.image.tobytes()
-        self._send(header | {"thumbnail": len(small)}, pixels, small)
+                header |= {"mode": content.pixels.mode, "size": content.pixels.size}
+                data = content.pixels.data
+        self._send(header | {"thumbnail": len(small)}, data, small)
 
-    def _send(self, header: dict[str, object], *payload: bytes) -> None:
+    def _send(self, header: dict[str, object], *payload: bytes | memoryview) -> None:
         write_frame(self._output, header, *payload)
 
 
