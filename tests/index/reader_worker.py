@@ -1,4 +1,4 @@
-"""Reads an index again and again while another process updates it; stops at the commit it is told to wait for."""
+"""Reads an index again and again while another process updates it, up to the commit it is told to await."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Property tests: whatever is added, replaced, deleted, merged and asked, the index answers as the oracle does."""
+"""Property tests: whatever is added, replaced, deleted, merged and asked, the oracle answers the same."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from vsplade.index import Filter, Index, IndexWriter, invert, writer
 from vsplade.types import SparseVector
@@ -23,7 +24,7 @@ IDS = [f"page-{number}" for number in range(14)]
 
 @pytest.fixture(autouse=True)
 def _small_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Segments of at most 6 pages, and dense rows already there: the paths of large indexes, at a small size."""
+    """Segments of at most 6 pages, and dense rows already there: a large index, at a small size."""
     monkeypatch.setattr(writer, "MAX_PAGES", 6)
     monkeypatch.setattr(invert, "_DENSE_MIN_PAGES", 2)
     monkeypatch.setattr(invert, "_DENSE_FROM", 0.4)
@@ -39,8 +40,8 @@ WEIGHTS = st.one_of(
 )
 
 
-def vectors(vocabulary: int, most: int) -> st.SearchStrategy[SparseVector]:
-    terms = st.dictionaries(st.integers(0, vocabulary - 1), WEIGHTS, max_size=most)
+def vectors(vocabulary: int, most: int, least: int = 0) -> st.SearchStrategy[SparseVector]:
+    terms = st.dictionaries(st.integers(0, vocabulary - 1), WEIGHTS, min_size=least, max_size=most)
     return terms.map(SparseVector.from_dict)
 
 
@@ -79,6 +80,11 @@ QUERIES = st.tuples(vectors(VOCABULARY + 3, 9), st.sampled_from([1, 2, 3, 10, 10
 def agrees(index: Index, oracle: Oracle, query: SparseVector, k: int, given: object) -> None:
     wanted = oracle.search(query, k, Filter.of(given))  # type: ignore[arg-type]
     assert [(hit.id, hit.score) for hit in index.search(query, k, given)] == wanted  # type: ignore[arg-type]
+
+
+def weighted(rng: np.random.Generator, terms: NDArray[np.int64]) -> SparseVector:
+    distinct = np.unique(terms).astype(np.uint32)
+    return SparseVector(distinct, rng.random(len(distinct)).astype(np.float32) + np.float32(0.01))
 
 
 def apply(folder: Path, changes: list[tuple]) -> Oracle:  # type: ignore[type-arg]

@@ -14,6 +14,8 @@ from vsplade.index import Index, IndexWriter
 from . import crash_worker
 from .oracle import identity
 
+WAYS = ("reopen", "refresh")
+
 
 def read_during(folder: Path, readers: int, updates: int) -> list[int]:
     """Looks that each reader took."""
@@ -27,7 +29,7 @@ def read_during(folder: Path, readers: int, updates: int) -> list[int]:
                     "index.reader_worker",
                     folder,
                     str(updates),
-                    ("reopen", "refresh")[n % 2],
+                    WAYS[n % 2],
                 ],
                 cwd=Path(__file__).parents[1],
                 stdout=subprocess.PIPE,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from vsplade.errors import InputError, VspladeError
 from vsplade.index import checking
 from vsplade.index.manifest import JsonValue
+from vsplade.index.segment import Segment
 from vsplade.index.snapshot import Snapshot
 from vsplade.index.writer import EncoderIdentity, check_encoder
 from vsplade.query.engine import AdaptiveEngine, WorkBudget
@@ -194,8 +195,7 @@ class Index:
 
     def page_ids(self, ranking: Ranking) -> list[str]:
         """Ids of a ranking made since the last ``refresh``."""
-        located = map(self._view.snapshot.locate, ranking.numbers.tolist())
-        return [segment.id(page) for segment, page in located]
+        return [segment.id(page) for segment, page in self._view.snapshot.locate_all(ranking.numbers)]
 
     def two_stage_recall(
         self, queries: Sequence[Query], k: int = 10, two_stage: TwoStage | None = None
@@ -218,19 +218,18 @@ class Index:
         return checked_query(vector, self.identity.terms)
 
     def _hits(self, view: _View, query: SparseVector, ranking: Ranking) -> list[Hit]:
+        located = view.snapshot.locate_all(ranking.numbers)
         return [
-            self._hit(view.snapshot, query, number, score)
-            for number, score in zip(ranking.numbers.tolist(), ranking.scores.tolist(), strict=True)
+            self._hit(segment, page, query, score)
+            for (segment, page), score in zip(located, ranking.scores.tolist(), strict=True)
         ]
 
-    def _hit(self, snapshot: Snapshot, query: SparseVector, number: int, score: float) -> Hit:
-        segment, page = snapshot.locate(number)
+    def _hit(self, segment: Segment, page: int, query: SparseVector, score: float) -> Hit:
         page_id, metadata = segment.id(page), segment.metadata(page)
-        matches = LazyMatches(partial(self._explain, snapshot, query, number))
+        matches = LazyMatches(partial(self._explain, segment, page, query))
         return Hit(page_id, score, _doc_id(page_id, metadata), _page_num(metadata), metadata, matches)
 
-    def _explain(self, snapshot: Snapshot, query: SparseVector, number: int) -> list[TermMatch]:
-        segment, page = snapshot.locate(number)
+    def _explain(self, segment: Segment, page: int, query: SparseVector) -> list[TermMatch]:
         return explain(query, segment.vector(page), self._token)
 
     def _token(self, term: int) -> str:

@@ -98,6 +98,7 @@ class Segment:
         self.vocabulary: int = header["vocabulary"]
         self._first_stages: dict[int, Inverted] = {}
         self._columns: dict[str, Column | None] = {}
+        self._texts: dict[str, tuple[Array, memoryview]] = {}
 
     @cached_property
     def full(self) -> Inverted:
@@ -130,8 +131,10 @@ class Segment:
         return SparseVector(self.terms[start:end].astype(np.uint32), self.weights[start:end])
 
     def _text(self, name: str, page: int) -> bytes:
-        starts = self.container[f"{name}.starts"]
-        return self.container[f"{name}.bytes"][int(starts[page]) : int(starts[page + 1])].tobytes()
+        if name not in self._texts:
+            self._texts[name] = (self.container[f"{name}.starts"], self.container[f"{name}.bytes"].data)
+        starts, texts = self._texts[name]
+        return bytes(texts[starts.item(page) : starts.item(page + 1)])
 
     def id(self, page: int) -> str:
         return self._text("id", page).decode()

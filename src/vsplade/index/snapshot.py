@@ -96,8 +96,13 @@ class Snapshot:
 
     def locate(self, number: int) -> tuple[Segment, int]:
         """The segment of a page number, and the page's place in it."""
-        live = self.segments[int(np.searchsorted(self.bases, number, side="right")) - 1]
-        return live.segment, number - live.base
+        return next(self.locate_all(np.array([number])))
+
+    def locate_all(self, numbers: NDArray[np.int64]) -> Iterator[tuple[Segment, int]]:
+        places = np.searchsorted(self.bases, numbers, side="right") - 1
+        for place, number in zip(places.tolist(), numbers.tolist(), strict=True):
+            live = self.segments[place]
+            yield live.segment, number - live.base
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
         """Page numbers of those ``ids`` that are live."""

@@ -19,6 +19,9 @@ _NO_BOUND = 1 << 40
 """Sums of pruned pages say nothing about true scores: all that the first stage proposes are scored."""
 
 
+_LINE = 64
+
+
 class CompiledEngine:
     """Safe on several threads: each has its own sums, everything else is read only."""
 
@@ -75,6 +78,9 @@ class CompiledEngine:
         """This thread's sums, made once: fresh memory would be faulted in page by page for every query."""
         name = "short" if short else "long"
         if not hasattr(self._scratch, name):
-            setattr(self._scratch, name, np.zeros(MAX_PAGES + LANES, np.uint16 if short else np.uint32))
+            kind = np.dtype(np.uint16 if short else np.uint32)
+            memory = np.zeros((MAX_PAGES + LANES) * kind.itemsize + _LINE, dtype=np.uint8)
+            first = -memory.ctypes.data % _LINE  # 64 sums then never straddle a cache line
+            setattr(self._scratch, name, memory[first : first - _LINE].view(kind))
         sums: Array = getattr(self._scratch, name)
         return sums

@@ -27,7 +27,17 @@ import numpy as np
 from numba import carray, njit, types
 from numba.extending import intrinsic
 
-from vsplade.query.lanes import LANES, add_levels, any_from, keep_masked, set_levels
+from vsplade.query.lanes import (
+    LANES,
+    add_levels,
+    any_from,
+    fetch,
+    keep_masked,
+    lowest_bit,
+    set_levels,
+    top_of,
+    which_from,
+)
 
 # Columns of the table: one row for each segment.
 PAGES, BASE, TERM_COUNT, WIDE, STRIDE = 0, 1, 2, 3, 4
@@ -38,10 +48,13 @@ MASK = 18
 COLUMNS = 19
 
 SHORT_QUERY = 100
+AHEAD = 8
+"""Candidates whose vectors are being loaded at a time."""
 ROW_FLAG = 1 << 31
 
 
 _helper = njit(nogil=True, cache=True, no_cpython_wrapper=True)
+_inlined = njit(nogil=True, cache=True, no_cpython_wrapper=True, forceinline=True)
 
 
 def _pointer_to(dtype):
@@ -61,7 +74,7 @@ _u8, _u16, _u32 = _pointer_to(types.uint8), _pointer_to(types.uint16), _pointer_
 _u64, _f32 = _pointer_to(types.uint64), _pointer_to(types.float32)
 
 
-@_helper
+@_inlined
 def _find(terms, low, high, term):
     """Place of ``term`` in the increasing terms[low:high], or where it would stand."""
     while low < high:
@@ -248,14 +261,18 @@ def _apply_mask(segment, sums):
         sums[page] *= mask[page]
 
 
-@_helper
-def _any_from(sums, first, least):
+@_inlined
+def _which_from(sums, first, least):
+    """A bit for each of the 64 sums from ``first`` on that is at least ``least``."""
     if sums.itemsize == 2:
-        return any_from(sums.ctypes.data + 2 * first, least)
-    for page in range(first, first + LANES):
-        if sums[page] >= least:
-            return True
-    return False
+        if not any_from(sums.ctypes.data + 2 * first, least):
+            return np.uint64(0)
+        return which_from(sums.ctypes.data + 2 * first, least)
+    bits = np.uint64(0)
+    for page in range(LANES):
+        if sums[first + page] >= least:
+            bits |= np.uint64(1) << np.uint64(page)
+    return bits
 
 
 @_helper
@@ -264,6 +281,48 @@ def _grown(values):
     for i in range(len(values)):
         larger[i] = values[i]
     return larger
+
+
+@_helper
+def _first_bound(sums, pages, heap):
+    """A lower bound of the k-th largest sum, cheaply: the k-th largest of the tops of every 64 pages (0 where
+    there are too few). With it the first segment does not walk through its early, low pages."""
+    filled = 0
+    for first in range(0, pages, LANES):
+        top = np.int64(0)
+        if sums.itemsize == 2:
+            top = top_of(sums.ctypes.data + 2 * first)
+        else:
+            for page in range(first, first + LANES):
+                top = max(top, np.int64(sums[page]))
+        if filled < len(heap) or top > heap[0]:
+            filled = _push(heap, filled, top)
+    return heap[0] if filled == len(heap) else np.int64(0)
+
+
+@_helper
+def _collect(sums, first, pages, base, width, heap, filled, least, found_sums, found_numbers, count):
+    """Walk the sums from page ``first`` on and keep those of at least ``least``, which rises with the heap of the
+    k largest. Stops early when the candidates' arrays are nearly full (they are not made larger in here, for
+    numba would then count references at every step). Returns (where it stopped, filled, least, count)."""
+    room = len(found_sums) - LANES
+    while first < pages and count <= room:
+        bits = _which_from(sums, first, least)
+        while bits:
+            page = first + lowest_bit(bits)
+            bits &= bits - np.uint64(1)
+            value = np.int64(sums[page])
+            if value < least:
+                continue
+            found_sums[count] = value
+            found_numbers[count] = base + page
+            count += 1
+            if filled < len(heap) or value > heap[0]:
+                filled = _push(heap, filled, value)
+                if filled == len(heap):
+                    least = max(least, heap[0] - width)
+        first += LANES
+    return first, filled, least, count
 
 
 @_helper
@@ -278,25 +337,27 @@ def _nominate(table, entries, multipliers, sums, k, width):
             continue
         if segment[MASK]:
             _apply_mask(segment, sums)
-        pages = segment[PAGES]
-        for first in range(0, pages, LANES):
-            if not _any_from(sums, first, least):
-                continue
-            for page in range(first, min(first + LANES, pages)):
-                value = np.int64(sums[page])
-                if value < least:
-                    continue
-                if count == len(found_sums):
-                    count = _keep_from(found_sums, found_numbers, count, least)
-                    if 2 * count > len(found_sums):
-                        found_sums, found_numbers = _grown(found_sums), _grown(found_numbers)
-                found_sums[count] = value
-                found_numbers[count] = segment[BASE] + page
-                count += 1
-                if filled < k or value > heap[0]:
-                    filled = _push(heap, filled, value)
-                    if filled == k:
-                        least = max(1, heap[0] - width)
+        pages, first = segment[PAGES], 0
+        if filled == 0:
+            least = max(1, _first_bound(sums, pages, heap) - width)
+        while first < pages:
+            first, filled, least, count = _collect(
+                sums,
+                first,
+                pages,
+                segment[BASE],
+                width,
+                heap,
+                filled,
+                least,
+                found_sums,
+                found_numbers,
+                count,
+            )
+            if first < pages:
+                count = _keep_from(found_sums, found_numbers, count, least)
+                if 2 * count > len(found_sums):
+                    found_sums, found_numbers = _grown(found_sums), _grown(found_numbers)
     count = _keep_from(found_sums, found_numbers, count, least)
     return found_sums[:count], found_numbers[:count]
 
@@ -322,8 +383,8 @@ def nominate(table, query_terms, query_weights, k, exact, sums):
 def _score(segment, page, query_terms, query_weights):
     """The exact score: float64 products and sums by increasing term."""
     starts = carray(_u64(segment[STARTS]), segment[PAGES] + 1)
-    low = min(np.int64(starts[page]), segment[POSTINGS])
-    high = min(np.int64(starts[page + 1]), segment[POSTINGS])
+    low = max(0, min(np.int64(starts[page]), segment[POSTINGS]))
+    high = max(0, min(np.int64(starts[page + 1]), segment[POSTINGS]))
     weights = carray(_f32(segment[PAGE_WEIGHTS]), segment[POSTINGS])
     score = 0.0
     if segment[WIDE]:
@@ -341,6 +402,31 @@ def _score(segment, page, query_terms, query_weights):
     return np.float32(score)
 
 
+@_inlined
+def _segment_of(table, number):
+    low, high = 0, table.shape[0]
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if table[middle, BASE] <= number:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@_helper
+def _fetch_page(segment, page):
+    """Begin to load a page's vector: candidates lie anywhere, and several loads at once hide each other."""
+    starts = carray(_u64(segment[STARTS]), segment[PAGES] + 1)
+    start = max(0, min(np.int64(starts[page]), segment[POSTINGS]))
+    end = max(0, min(np.int64(starts[page + 1]), segment[POSTINGS]))
+    size = 4 if segment[WIDE] else 2
+    for address in range(segment[PAGE_TERMS] + start * size, segment[PAGE_TERMS] + end * size, 64):
+        fetch(address)
+    for address in range(segment[PAGE_WEIGHTS] + start * 4, segment[PAGE_WEIGHTS] + end * 4, 64):
+        fetch(address)
+
+
 @njit(nogil=True, cache=True)
 def rescore(table, query_terms, query_weights, sums, numbers, k, unit, under):
     """Exact scores of candidates, best sum first, until none of the others can reach the k-th best."""
@@ -351,14 +437,12 @@ def rescore(table, query_terms, query_weights, sums, numbers, k, unit, under):
         # best[] holds floor(score / unit): whole numbers, so that one heap serves both uses.
         if filled == k and sums[i] + under < best[0]:
             return scores[:i]
-        low, high = 0, table.shape[0]
-        while high - low > 1:
-            middle = (low + high) >> 1
-            if table[middle, BASE] <= numbers[i]:
-                low = middle
-            else:
-                high = middle
-        scores[i] = _score(table[low], numbers[i] - table[low, BASE], query_terms, query_weights)
+        if i % AHEAD == 0:
+            for j in range(i, min(i + AHEAD, len(numbers))):
+                s = _segment_of(table, numbers[j])
+                _fetch_page(table[s], numbers[j] - table[s, BASE])
+        s = _segment_of(table, numbers[i])
+        scores[i] = _score(table[s], numbers[i] - table[s, BASE], query_terms, query_weights)
         whole = np.int64(scores[i] / unit)
         if filled < k or whole > best[0]:
             filled = _push(best, filled, whole)

@@ -89,8 +89,35 @@ def keep_masked(typingctx, sums, mask):
 
 
 @intrinsic
+def top_of(typingctx, sums):
+    """The largest of 64 16-bit sums at address ``sums``."""
+
+    def codegen(context, builder, signature, args):
+        vector = ir.VectorType(_I16, LANES)
+        function_type = ir.FunctionType(_I16, [vector])
+        largest = builder.module.declare_intrinsic(f"llvm.vector.reduce.umax.v{LANES}i16", (), function_type)
+        return builder.zext(builder.call(largest, [_load(builder, args[0], _I16)]), ir.IntType(64))
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def fetch(typingctx, address):
+    """Ask for the cache line at ``address``, which will be read soon; never faults."""
+
+    def codegen(context, builder, signature, args):
+        pointer = builder.inttoptr(args[0], _I8.as_pointer())
+        function_type = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I32, _I32, _I32])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", (_I8.as_pointer(),), function_type)
+        builder.call(prefetch, [pointer, *(ir.Constant(_I32, value) for value in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+@intrinsic
 def any_from(typingctx, sums, least):
-    """Whether any of 64 16-bit sums at address ``sums`` is at least ``least`` (at most 65535)."""
+    """Whether any of 64 16-bit sums is at least ``least``: the question that is nearly always answered no."""
 
     def codegen(context, builder, signature, args):
         floor = _splat(builder, builder.trunc(args[1], _I16))
@@ -99,3 +126,25 @@ def any_from(typingctx, sums, least):
         return builder.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(LANES), 0))
 
     return types.boolean(types.int64, types.int64), codegen
+
+
+@intrinsic
+def which_from(typingctx, sums, least):
+    """A bit for each of 64 16-bit sums at address ``sums`` that is at least ``least`` (at most 65535)."""
+
+    def codegen(context, builder, signature, args):
+        floor = _splat(builder, builder.trunc(args[1], _I16))
+        reached = builder.icmp_unsigned(">=", _load(builder, args[0], _I16), floor)
+        return builder.bitcast(reached, ir.IntType(LANES))
+
+    return types.uint64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def lowest_bit(typingctx, bits):
+    """Place of the lowest 1 in ``bits``, which is not 0."""
+
+    def codegen(context, builder, signature, args):
+        return builder.cttz(args[0], ir.Constant(_I1, 1))
+
+    return types.int64(types.uint64), codegen
