@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -261,3 +262,30 @@ def test_a_set_without_pages_needs_texts(make_dataset: MakeDataset) -> None:
     assert evaluate_dataset(folder, texts=TEXTS).measures["ndcg@5"] == 1.0
     with pytest.raises(PageError, match="neither images/ nor pdfs/"):
         evaluate_dataset(folder, "text")
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def make_pdf_set(folder: Path, qrels: str) -> Path:
+    (folder / "pdfs").mkdir(parents=True)
+    for name in ("report", "slides", "table"):
+        shutil.copy(EXAMPLES / f"{name}.pdf", folder / "pdfs")
+    (folder / "queries.jsonl").write_text(
+        '{"_id": "q1", "text": "maintenance of the turbine"}\n{"_id": "q2", "text": "dobsonian reflector mirror"}\n'
+    )
+    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
+    return folder
+
+
+def test_a_folder_of_pdfs_is_judged_page_by_page(tmp_path: Path) -> None:
+    folder = make_pdf_set(tmp_path / "set", "q1\treport_2\t1\nq2\tslides_2\t1\n")
+    report = evaluate_dataset(folder, "text", workers=1)
+    assert report.pages == 8
+    assert report.measures["recall@1"] == 1.0
+
+
+def test_a_judged_page_beyond_the_end_of_a_pdf_is_named(tmp_path: Path) -> None:
+    folder = make_pdf_set(tmp_path / "set", "q1\treport_2\t1\nq2\tslides_9\t1\n")
+    with pytest.raises(InputError, match=r"qrels\.tsv, line 3: .*slides\.pdf has no page 9"):
+        evaluate_dataset(folder, "text", workers=1)
