@@ -19,6 +19,8 @@ from vsplade.index.state import StateFiles
 from vsplade.index.storage import damaged
 
 _ATTEMPTS = 200
+VERIFY_UP_TO = 1 << 24
+"""Segments of up to this many bytes are verified whole when opened (milliseconds); larger ones by ``check``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,14 @@ def read_live(folder: Path, entry: SegmentEntry) -> NDArray[np.bool_] | None:
         raise damaged(folder / entry.tombstones, "it fails its checksum")
     bits = np.unpackbits(np.frombuffer(body, dtype=np.uint8), count=entry.pages, bitorder="little")
     return np.equal(bits, 0)
+
+
+def _open_segment(path: Path) -> Segment:
+    segment = Segment(path)
+    if segment.container.size <= VERIFY_UP_TO:
+        for problem in segment.container.problems():
+            raise damaged(path, problem.removeprefix(f"{path}: "))
+    return segment
 
 
 class Snapshot:
@@ -87,7 +97,7 @@ class Snapshot:
         segments: list[LiveSegment] = []
         base = 0
         for entry in manifest.segments:
-            segment = known.get(entry.file) or Segment(folder / entry.file)
+            segment = known.get(entry.file) or _open_segment(folder / entry.file)
             if segment.pages != entry.pages or segment.container.size != entry.bytes:
                 raise damaged(segment.container.path, "it is not the file that the manifest describes")
             segments.append(LiveSegment(segment, read_live(folder, entry), base))

@@ -112,8 +112,9 @@ def exact_scores(part: Searchable, query: SparseVector, pages: NDArray[np.intp])
 def _exact_rows(
     part: Searchable, weights: NDArray[np.float64], pages: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    starts = part.segment.starts.astype(np.int64)
-    lengths = starts[pages + 1] - starts[pages]
+    # Clipped: in a damaged file the starts may be anything.
+    starts = np.minimum(part.segment.starts, len(part.segment.weights)).astype(np.int64)
+    lengths = np.maximum(starts[pages + 1] - starts[pages], 0)
     rows = np.repeat(np.arange(len(pages)), lengths)
     ends = np.cumsum(lengths)
     places = np.arange(len(rows)) - np.repeat(ends - lengths, lengths) + np.repeat(starts[pages], lengths)
