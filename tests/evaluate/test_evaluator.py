@@ -272,7 +272,8 @@ def make_pdf_set(folder: Path, qrels: str) -> Path:
     for name in ("report", "slides", "table"):
         shutil.copy(EXAMPLES / f"{name}.pdf", folder / "pdfs")
     (folder / "queries.jsonl").write_text(
-        '{"_id": "q1", "text": "maintenance of the turbine"}\n{"_id": "q2", "text": "dobsonian reflector mirror"}\n'
+        '{"_id": "q1", "text": "maintenance of the turbine"}\n'
+        '{"_id": "q2", "text": "dobsonian reflector mirror"}\n'
     )
     (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
     return folder
