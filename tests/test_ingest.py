@@ -176,6 +176,24 @@ def test_prune_spares_files_elsewhere_and_folders_out_of_reach(docs: Path, where
     assert found(where, "coconut") == ["c_1"]
 
 
+def test_prune_spares_what_it_may_not_look_at(
+    docs: Path, where: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(docs, where)
+    (docs / "a.pdf").unlink()
+    real = os.lstat
+
+    def guarded(path: str, **options: object) -> os.stat_result:
+        if str(path).endswith("a.pdf"):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "lstat", guarded)
+        assert run(docs, where, prune=True).removed == 0
+    assert run(docs, where, prune=True).removed == 2
+
+
 def test_moved_file_keeps_its_id_when_pruned(docs: Path, where: Path) -> None:
     run(docs, where)
     (docs / "a.pdf").rename(docs / "sub" / "a.pdf")

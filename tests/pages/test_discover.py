@@ -56,6 +56,13 @@ def test_list_on_stdin(tree: Path, separator: str) -> None:
     assert [problem.reason for problem in found.problems] == ["does not exist"]
 
 
+def test_list_on_stdin_may_hold_any_bytes(tree: Path) -> None:
+    text = io.TextIOWrapper(io.BytesIO(b"\xff\xfe.pdf\n" + os.fsencode(tree / "b.pdf")), encoding="ascii")
+    found = discover(["-"], stdin=text)
+    assert names(found.files, tree) == ["b.pdf"]
+    assert len(found.problems) == 1
+
+
 def test_problems_name_the_path_and_the_reason(tree: Path) -> None:
     (tree / "gone.pdf").symlink_to(tree / "nowhere.pdf")
     found = discover([tree / "missing", tree / "notes.txt", tree / "gone.pdf", tree / "b.pdf"])

@@ -127,12 +127,10 @@ class _Job:
         to be empty.
         """
         gone = {os.path.abspath(problem.path): problem.path for problem in problems}
-        lost_roots = tuple(
-            path + os.sep for path in gone if path not in self._records and not os.path.exists(path)
-        )
+        lost_roots = tuple(path + os.sep for path in gone if path not in self._records)
         removed: set[str] = set()
         for path, record in list(self._records.items()):
-            if not os.path.lexists(path) and not path.startswith(lost_roots):
+            if _is_gone(path) and not path.startswith(lost_roots):
                 for id in record.ids(path):
                     self._writer.delete(id)
                 write_record(self._writer, path, None)
@@ -141,13 +139,7 @@ class _Job:
                 removed.add(gone.get(path, path))
         return removed
 
-    def run(
-        self,
-        paths: list[str],
-        limits: Limits,
-        thumbnails: int,
-        workers: int | None,
-    ) -> None:
+    def run(self, paths: list[str], limits: Limits, thumbnails: int, workers: int | None) -> None:
         named = name_files(paths, {path: record.doc_id for path, record in self._records.items()})
         self._estimate.begin(paths)
         edge = self._encoder.longest_edge
@@ -265,10 +257,24 @@ class _Job:
         for path in self._touched:
             write_record(self._writer, path, self._fresh[path])
         self._writer.commit()
-        self._changing = False
+        for path in self._touched:
+            if len(self._fresh[path].done) == self._fresh[path].pages:
+                del self._fresh[path]  # no page of it will come any more
         self._touched.clear()
+        self._changing = False
         self._uncommitted = 0
         self._committed_at = time.monotonic()
+
+
+def _is_gone(path: str) -> bool:
+    """Only where the system says so: a folder that may not be entered tells nothing about its files."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _checked(metadata: Mapping[str, Json]) -> dict[str, Json]:

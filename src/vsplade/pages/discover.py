@@ -61,7 +61,9 @@ def discover(
 
 
 def _read_list(stream: IO[str]) -> Iterator[str]:
-    content = stream.read()
+    # As bytes where possible: a name that is not valid in the terminal's encoding is still a file's name.
+    raw = getattr(stream, "buffer", None)
+    content = stream.read() if raw is None else os.fsdecode(raw.read())
     lines = content.split("\0") if "\0" in content else content.splitlines()
     return (line for line in lines if line.strip())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Generator, Iterable
 from contextlib import closing
@@ -29,13 +30,12 @@ _MAX_CHUNK_PAGES = 32
 _MAX_WORKERS = 64
 
 
-def default_workers() -> int:
-    """Half of the processors: the encoder needs the others."""
-    try:
-        processors = len(os.sched_getaffinity(0))
-    except AttributeError:  # not on this system
-        processors = os.cpu_count() or 1
-    return max(1, min(8, processors // 2))
+def default_workers(longest_edge: int) -> int:
+    """Half of the processors, because an encoder of pixels needs the others; all of them for text alone."""
+    processors = os.cpu_count() or 1
+    if sys.platform == "linux":
+        processors = len(os.sched_getaffinity(0))  # a container may have fewer than the machine
+    return max(1, min(8, processors // 2 if longest_edge else processors))
 
 
 def render(
@@ -52,7 +52,7 @@ def render(
     with that longest edge as well. ``files`` is read lazily, from another thread. Close the generator to
     end early.
     """
-    count = default_workers() if workers is None else workers
+    count = default_workers(longest_edge) if workers is None else workers
     if not 1 <= count <= _MAX_WORKERS:
         raise InputError(f"The number of workers must be between 1 and {_MAX_WORKERS}, not {count}.")
     if longest_edge < 0 or thumbnail < 0:

@@ -161,6 +161,10 @@ def _bound_memory(limits: Limits) -> None:
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's business
     output = os.dup(1)
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.setmode(output, os.O_BINARY)
     os.dup2(2, 1)  # whatever a library prints must not end up between two frames
     jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
     threading.Thread(target=_read_jobs, args=(jobs,), daemon=True).start()
