@@ -44,7 +44,7 @@ def test_a_flipped_byte_anywhere_is_found(folder: Path) -> None:
     for path in files(folder):
         sound = path.read_bytes()
         step = max(1, len(sound) // 150)
-        for place in range(0, len(sound), step):
+        for place in sorted({*range(min(64, len(sound))), *range(0, len(sound), step)}):
             broken = bytearray(sound)
             broken[place] ^= 0x10
             path.write_bytes(bytes(broken))
@@ -133,6 +133,14 @@ def _failing(real: Callable[..., object], fail_at: int, count: list[int]) -> Cal
     return call
 
 
+def _error_of(call: Callable[[], object]) -> StorageError | None:
+    try:
+        call()
+    except StorageError as error:
+        return error
+    return None
+
+
 @pytest.mark.parametrize("operation", ["_write_all", "fsync", "replace"])
 @pytest.mark.parametrize("retry", [True, False])
 def test_a_full_disk_at_every_write(
@@ -150,11 +158,9 @@ def test_a_full_disk_at_every_write(
         count = [0]
         with monkeypatch.context() as patch:
             patch.setattr(owner, operation, _failing(getattr(owner, operation), fail_at, count))
-            try:
-                target.commit()
-            except StorageError as error:
-                assert "No space left" in str(error)
-                failures += 1
+            error = _error_of(target.commit)
+        assert error is None or "No space left" in str(error)
+        failures += error is not None
         if count[0] < fail_at:
             target.close()
             break

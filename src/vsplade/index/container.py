@@ -79,8 +79,8 @@ class Container:
         self._arrays = {name: self._view(name, entry) for name, entry in self.header["arrays"].items()}
 
     def _read_header(self) -> dict[str, Any]:
-        magic, version, length, checksum, _ = _PREFIX.unpack_from(self._map)
-        if magic != MAGIC:
+        magic, version, length, checksum, reserved = _PREFIX.unpack_from(self._map)
+        if magic != MAGIC or reserved:
             raise damaged(self.path, "it does not start with vsplade's mark")
         if version != VERSION:
             raise IndexFormatError(

@@ -16,7 +16,7 @@ from vsplade.index.manifest import JsonValue
 from vsplade.index.segment import Segment
 from vsplade.index.snapshot import Snapshot
 from vsplade.index.writer import EncoderIdentity, check_encoder
-from vsplade.query.engine import AdaptiveEngine, WorkBudget
+from vsplade.query.engine import AdaptiveEngine, WorkBudget, checked_engine
 from vsplade.query.filters import Filter
 from vsplade.query.plan import Masks, Ranking, Searchable, checked_query, checked_top
 from vsplade.query.two_stage import TwoStage, recall
@@ -37,7 +37,7 @@ class Index:
     def __init__(self, folder: str | Path, encoder: Encoder | None = None, *, engine: str = "auto") -> None:
         self.folder = Path(folder)
         self._encoder = encoder
-        self._choice = engine
+        self._choice = checked_engine(engine)
         self._budget = WorkBudget()
         self._use(Snapshot.load(self.folder))
 

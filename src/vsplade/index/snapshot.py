@@ -20,7 +20,7 @@ from vsplade.index.storage import damaged
 
 _ATTEMPTS = 200
 VERIFY_UP_TO = 1 << 24
-"""Segments of up to this many bytes are verified whole when opened (milliseconds); larger ones by ``check``."""
+"""Segments of up to this many bytes are verified when opened (milliseconds); larger ones by ``check``."""
 
 
 @dataclass(frozen=True, slots=True)

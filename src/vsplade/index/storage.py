@@ -41,8 +41,8 @@ def write_durably(path: Path, chunks: Iterable[Chunk]) -> int:
     except OSError as error:
         spare.unlink(missing_ok=True)
         raise StorageError(
-            f"{path}: could not be written ({error.strerror or error}). The index is as it was at its last "
-            "commit. Free some space or fix the permissions, then run the same command again."
+            f"{path}: could not be written ({error.strerror or error}). What was there before is untouched "
+            "(of an index: its last commit). Free some space or fix the permissions, then try again."
         ) from error
     return written
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from threading import Lock
 
+import numpy as np
+
 from vsplade.errors import InputError
 from vsplade.query.plain import PlainEngine
 from vsplade.query.plan import Engine, Masks, Ranking, Searchable
@@ -19,12 +21,16 @@ SWITCH_AFTER = 50_000_000
 """Postings added up by numpy before the compiled engine takes over."""
 
 
+def checked_engine(choice: str) -> str:
+    if choice not in ENGINES:
+        raise InputError(f"unknown engine {choice!r}; use one of {', '.join(ENGINES)}.")
+    return choice
+
+
 class AdaptiveEngine:
     """Gives the same results whichever engine answers."""
 
     def __init__(self, parts: Sequence[Searchable], choice: str, budget: WorkBudget) -> None:
-        if choice not in ENGINES:
-            raise InputError(f"unknown engine {choice!r}; use one of {', '.join(ENGINES)}.")
         self._parts = parts
         self._plain = PlainEngine(parts)
         self._choice = choice
@@ -50,6 +56,9 @@ class AdaptiveEngine:
         """Load and compile now, and use the compiled engine from now on."""
         if self._choice != "numpy" and self._compiled is None:
             self._compiled = self.compile()
+        if self._compiled is not None:
+            anything = SparseVector(np.zeros(1, dtype=np.uint32), np.ones(1, dtype=np.float32))
+            self._compiled.search(anything, 1, [None] * len(self._parts))
 
     def search(self, query: SparseVector, k: int, masks: Masks, first_stage: int = 0) -> Ranking:
         return self.prepare(query).search(query, k, masks, first_stage)

@@ -303,8 +303,8 @@ def _first_bound(sums, pages, heap):
 @_helper
 def _collect(sums, first, pages, base, width, heap, filled, least, found_sums, found_numbers, count):
     """Walk the sums from page ``first`` on and keep those of at least ``least``, which rises with the heap of
-    the k largest. Stops early when the candidates' arrays are nearly full (they are not made larger in here, for
-    numba would then count references at every step). Returns (where it stopped, filled, least, count)."""
+    the k largest. Stops early when the candidates' arrays are nearly full (they are not made larger in here,
+    for numba would then count references at every step). Returns (stop, filled, least, count)."""
     room = len(found_sums) - LANES
     while first < pages and count <= room:
         bits = _which_from(sums, first, least)

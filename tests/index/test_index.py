@@ -1,0 +1,267 @@
+"""What a user of Index and IndexWriter sees, apart from rankings (test_against_oracle.py)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vsplade.errors import IndexFormatError, InputError, ModelMismatchError
+from vsplade.index import Index, IndexWriter, SearchBackend, TwoStage, WriteBackend, merging
+from vsplade.query.plan import MAX_TOP
+from vsplade.types import Encoder, Page, SparseVector, TermStatistics
+
+from .oracle import identity, random_vector
+
+
+class Letters:
+    """An encoder whose words are letters: enough to search with text."""
+
+    name = "letters"
+    fingerprint = "abc"
+    longest_edge = 0
+
+    @property
+    def vocabulary(self) -> Letters:
+        return self
+
+    def __len__(self) -> int:
+        return 26
+
+    def token(self, term: int) -> str:
+        return chr(97 + term)
+
+    def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
+        return (self.encode_query(page.text or "") for page in pages)
+
+    def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
+        return SparseVector.from_dict({ord(letter) - 97: text.count(letter) for letter in text})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    encoder = Letters()
+    with IndexWriter(tmp_path / "i", encoder) as writer:
+        writer.add("a_1", encoder.encode_query("aab"), {"path": "a.pdf", "page_num": 1}, b"\xff\xd8jpeg")
+        writer.add("a_2", encoder.encode_query("bcc"), {"path": "a.pdf", "page_num": 2, "doc_id": "A"})
+        writer.add("z", encoder.encode_query("zzz"))
+        writer.set_state("file:a.pdf", {"hash": "12", "pages": ["a_1", "a_2"]})
+        writer.set_state("file:b.pdf", {"failed": "no pages"})
+    return tmp_path / "i"
+
+
+def test_words_to_hits_with_reasons(folder: Path) -> None:
+    index = Index.open(folder, Letters())
+    first, second = index.search("abbb")
+    assert (first.id, first.score, first.doc_id, first.page_num) == ("a_1", 5.0, "a.pdf", 1)
+    assert (second.id, second.score, second.doc_id, second.page_num) == ("a_2", 3.0, "A", 2)
+    matches = first.explain()
+    assert [(match.token, match.query_weight, match.page_weight) for match in matches] == [
+        ("b", 3.0, 1.0),
+        ("a", 1.0, 2.0),
+    ]
+    assert sum(match.product for match in matches) == first.score
+    assert first.metadata == {"path": "a.pdf", "page_num": 1}
+    assert index.search("") == []
+    assert index.search("q") == []
+    assert [hit.id for hit in index.search_batch(["a", "z", "", "b"], threads=2)[3]] == ["a_1", "a_2"]
+
+
+def test_an_encoder_is_an_encoder() -> None:
+    assert isinstance(Letters(), Encoder)
+
+
+def test_lookups(folder: Path) -> None:
+    index = Index.open(folder)
+    assert len(index) == index.pages == 3
+    assert "a_1" in index
+    assert "b_1" not in index
+    assert index.thumbnail("a_1") == b"\xff\xd8jpeg"
+    assert index.thumbnail("z") is None
+    assert list(index.ids({"path": "a.pdf"})) == ["a_1", "a_2"]
+    assert list(index.ids("page_num>=2")) == ["a_2"]
+    with pytest.raises(InputError, match="no page 'nope'"):
+        index.metadata("nope")
+
+
+def test_state_is_part_of_a_commit(folder: Path) -> None:
+    index = Index.open(folder)
+    assert index.state("file:") == {
+        "file:a.pdf": {"hash": "12", "pages": ["a_1", "a_2"]},
+        "file:b.pdf": {"failed": "no pages"},
+    }
+    with IndexWriter(folder) as writer:
+        writer.set_state("file:b.pdf", None)
+        for number in range(20):  # more commits than state files are kept
+            writer.set_state("round", number)
+            writer.commit()
+        writer.set_state("lost", 1)
+        writer.rollback()
+        assert writer.state() == {"file:a.pdf": {"hash": "12", "pages": ["a_1", "a_2"]}, "round": 19}
+    assert len(index.state("file:")) == 2
+    assert index.refresh()
+    assert index.state() == {"file:a.pdf": {"hash": "12", "pages": ["a_1", "a_2"]}, "round": 19}
+    assert len(list(folder.glob("state-*"))) <= 9
+
+
+def test_another_encoder_is_refused_with_advice(folder: Path) -> None:
+    class Other(Letters):
+        fingerprint = "new"
+
+    for attempt in (lambda: Index.open(folder, Other()), lambda: IndexWriter(folder, Other())):
+        with pytest.raises(
+            ModelMismatchError, match=r"built with the encoder 'letters' \(fingerprint abc.*index the"
+        ):
+            attempt()
+    IndexWriter(folder).close()  # the refused writer has let go of the lock
+
+
+def test_an_exception_leaves_the_last_commit(folder: Path) -> None:
+    with pytest.raises(RuntimeError), IndexWriter(folder) as writer:  # noqa: PT012
+        writer.delete("z")
+        writer.flush()
+        raise RuntimeError
+    assert "z" in Index.open(folder)
+
+
+def test_what_cannot_be_added_is_refused(folder: Path) -> None:
+    good = Letters().encode_query("ab")
+    u32, f32 = np.uint32, np.float32
+    bad = [
+        SparseVector(np.array([2, 1], u32), np.ones(2, f32)),
+        SparseVector(np.array([1, 1], u32), np.ones(2, f32)),
+        SparseVector(np.array([26], u32), np.ones(1, f32)),
+        SparseVector(np.array([1], u32), np.array([0], f32)),
+        SparseVector(np.array([1], u32), np.array([-1], f32)),
+        SparseVector(np.array([1], u32), np.array([np.nan], f32)),
+        SparseVector(np.array([1], u32), np.array([np.inf], f32)),
+        SparseVector(np.array([1, 2], u32), np.ones(1, f32)),
+    ]
+    with IndexWriter(folder) as writer:
+        for vector in bad:
+            with pytest.raises(InputError, match="'x'"):
+                writer.add("x", vector)
+        with pytest.raises(InputError, match="id"):
+            writer.add("", good)
+        with pytest.raises(InputError, match="metadata value of 'k' is a list"):
+            writer.add("x", good, {"k": []})  # type: ignore[dict-item]
+        with pytest.raises(InputError, match="finite"):
+            writer.add("x", good, {"k": float("nan")})
+    assert Index.open(folder).generation == 1
+    with pytest.raises(InputError, match="closed"):
+        writer.add("x", good)
+
+
+def test_what_cannot_be_asked_is_refused(folder: Path) -> None:
+    index = Index.open(folder, Letters())
+    for k in (0, -1, MAX_TOP + 1):
+        with pytest.raises(InputError, match="k is"):
+            index.search("a", k=k)
+    for weights in ([-1.0], [0.0], [np.nan], [np.inf]):
+        with pytest.raises(InputError, match="positive and finite"):
+            index.search_vector(SparseVector(np.array([1], np.uint32), np.array(weights, np.float32)))
+    with pytest.raises(InputError, match="increase strictly"):
+        index.search_vector(SparseVector(np.array([2, 1], np.uint32), np.ones(2, np.float32)))
+    with pytest.raises(InputError, match="unknown engine 'rust'; use one of auto"):
+        Index.open(folder, engine="rust")
+    with pytest.raises(InputError, match="two-stage"):
+        TwoStage(0)
+
+
+def test_no_index_here(tmp_path: Path) -> None:
+    with pytest.raises(IndexFormatError, match="no index here"):
+        Index.open(tmp_path / "nothing")
+    with pytest.raises(IndexFormatError, match="name the encoder"):
+        IndexWriter(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_an_empty_index(tmp_path: Path) -> None:
+    IndexWriter(tmp_path, identity(26)).close()
+    for engine in ("numpy", "numba"):
+        index = Index.open(tmp_path, engine=engine)
+        index.warm_up()
+        assert index.pages == 0
+        assert index.search_vector(Letters().encode_query("ab")) == []
+        assert index.check() == []
+        assert index.document_frequency(np.array([0, 99], np.uint32)).tolist() == [0, 0]
+
+
+def test_backend_protocols(folder: Path) -> None:
+    assert isinstance(Index.open(folder), SearchBackend)
+    with IndexWriter(folder) as writer:
+        assert isinstance(writer, WriteBackend)
+
+
+def test_many_small_commits_stay_few_segments(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    with IndexWriter(tmp_path, identity(50)) as writer:
+        for number in range(150):
+            writer.add(f"p{number}", random_vector(rng, 50, 9, 1))
+            writer.commit()
+        assert Index.open(tmp_path).statistics()["segments"] <= 3 * merging.FAN_OUT
+        writer.merge()
+        writer.delete("p3")
+        writer.commit()
+        assert Index.open(tmp_path).statistics()["deleted"] == 1
+        writer.compact()
+        after = Index.open(tmp_path)
+        assert (after.statistics()["segments"], after.statistics()["deleted"]) == (1, 0)
+        assert list(after.ids()) == [f"p{number}" for number in range(150) if number != 3]
+
+
+def test_bytes_a_posting(tmp_path: Path) -> None:
+    """The searchable structure at the default setting: at most 3.5 bytes a posting."""
+    rng = np.random.default_rng(0)
+    chance = np.minimum(0.35, 30 / (np.arange(2000) + 1.0))
+    with IndexWriter(tmp_path, identity(2000)) as writer:
+        for number in range(8000):
+            terms = np.flatnonzero(rng.random(2000) < chance).astype(np.uint32)
+            writer.add(
+                f"p{number}",
+                SparseVector(terms, rng.random(len(terms)).astype(np.float32) + np.float32(0.01)),
+            )
+    assert 2.5 < Index.open(tmp_path).statistics()["search_bytes_per_posting"] <= 3.5
+
+
+def test_numba_takes_over_when_it_pays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = Index.open(folder, Letters())
+    monkeypatch.setattr(index._budget, "_left", 5)
+    engine = index._view.engine(0)
+    before = index.search("ab")  # three postings
+    assert engine._compiled is None
+    assert index.search("ab") == before
+    assert engine._compiled is not None
+    assert index.search("ab") == before
+
+
+def test_a_small_search_needs_no_compiler(folder: Path) -> None:
+    """Neither importing the index nor a first search may load numba: that alone takes a second."""
+    code = (
+        "import sys, numpy as np; from vsplade.index import Index; from vsplade.types import SparseVector;"
+        "hits = Index.open(sys.argv[1]).search_vector(SparseVector.from_dict({0: 1.0}));"
+        "assert [hit.id for hit in hits] == ['a_1'];"
+        "print(sorted({'numba', 'torch', 'onnxruntime', 'PIL'} & set(sys.modules)))"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", code, folder], capture_output=True, text=True, env=environment
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_threads_give_the_same_answers(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    with IndexWriter(tmp_path, identity(300)) as writer:
+        for number in range(3000):
+            writer.add(f"p{number}", random_vector(rng, 300, 40, 1), {"n": number % 3})
+    index = Index.open(tmp_path, engine="numba")
+    queries = [random_vector(rng, 300, 12, 1) for _ in range(60)]
+    assert index.search_batch(queries, filter={"n": 1}, threads=4) == [
+        index.search(q, filter={"n": 1}) for q in queries
+    ]
