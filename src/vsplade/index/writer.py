@@ -159,7 +159,7 @@ class IndexWriter:
             raise InputError(f"page {id!r}: {len(terms)} terms but {len(weights)} weights.")
         if not len(terms):
             return SparseVector(terms, weights)
-        if np.any(terms[1:] <= terms[:-1]) or terms[-1] >= self._manifest.vocabulary:
+        if (terms[1:] <= terms[:-1]).any() or terms[-1] >= self._manifest.vocabulary:
             raise InputError(
                 f"page {id!r}: terms must increase strictly and stay below the vocabulary's "
                 f"{self._manifest.vocabulary}."
