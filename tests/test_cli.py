@@ -204,6 +204,37 @@ def test_encode_writes_one_vector_a_page(folder: Path, tmp_path: Path) -> None:
     assert lines[3]["vector"] == {}
 
 
+@pytest.mark.parametrize("form", ["anserini", "seismic"])
+def test_export_and_import_give_the_same_answers(form: str, index: Path, tmp_path: Path) -> None:
+    output, copy = tmp_path / "out", tmp_path / "copy.vsplade"
+    vsplade("export", "--index", index, "--format", form, "--output", output)
+    vsplade("import", output, "--index", copy, "--format", form, *TEXT)
+    assert hits(copy, "turbine blade") == hits(index, "turbine blade")
+
+
+def test_export_to_ciff(index: Path, tmp_path: Path) -> None:
+    vsplade("export", "--index", index, "--format", "ciff", "--output", tmp_path / "out.ciff")
+    assert (tmp_path / "out.ciff").stat().st_size > 0
+
+
+def test_imports_refuse_other_vocabularies_whole(index: Path, tmp_path: Path) -> None:
+    lines = tmp_path / "other.jsonl"
+    lines.write_text(
+        '{"id": "a", "vector": {"library": 1.0}}\n{"id": "b", "vector": {"no such token": 1.0}}\n'
+    )
+    error = as_json("import", lines, "--index", index, "--format", "seismic", code=2)["error"]
+    assert "other.jsonl:2" in error
+    assert as_json("stats", "--index", index)["pages"] == 4
+
+
+def test_formats_are_those_of_the_exports() -> None:
+    from vsplade.cli.vectors import FORMATS
+    from vsplade.results import exports
+
+    assert set(FORMATS) == set(exports.FORMATS)
+    assert set(FORMATS[:2]) == set(exports.IMPORTS)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

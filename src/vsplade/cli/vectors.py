@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +14,7 @@ from vsplade.cli.common import (
     SOME_FAILED,
     count,
     encoder_option,
+    index_option,
     json_option,
     limit_options,
     make_limits,
@@ -25,15 +25,32 @@ from vsplade.cli.common import (
 from vsplade.errors import InputError
 
 if TYPE_CHECKING:
-    from vsplade.pages import FileProblem, Limits
-    from vsplade.types import Encoder, Page, SparseVector, Vocabulary
+    from vsplade.pages import Limits
+    from vsplade.types import Encoder, Page, SparseVector
+
+
+FORMATS = ("seismic", "anserini", "ciff")
+"""As ``results.exports`` has them; repeated here so that ``--help`` need not import it. A test compares."""
+
+output_option = click.option(
+    "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The file to write."
+)
+scale_option = click.option(
+    "--scale",
+    type=click.FloatRange(min=0, min_open=True),
+    default=100.0,
+    show_default=True,
+    help="Anserini and CIFF take whole numbers: multiply weights by this, then round.",
+)
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@output_option
 @click.option(
-    "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="Where they go."
+    "--format", "form", type=click.Choice(FORMATS), default="seismic", show_default=True, help="Of the file."
 )
+@scale_option
 @encoder_option
 @workers_option
 @limit_options
@@ -41,65 +58,111 @@ if TYPE_CHECKING:
 def encode(
     paths: tuple[str, ...],
     output: Path,
+    form: str,
+    scale: float,
     encoder: str | None,
     workers: int | None,
     as_json: bool,
     **limits: float | None,
 ) -> int:
-    """Turn pages into vectors, one JSON line a page, without an index."""
+    """Turn pages into vectors, one a page, without an index."""
     from vsplade.encode import load_encoder
+    from vsplade.results.exports import export_vectors
 
     chosen = load_encoder(encoder)
-    problems: list[FileProblem] = []
-    pages = 0
-    with output.open("w", encoding="utf-8") as stream:
-        for page, vector in encode_paths(paths, chosen, make_limits(limits), workers, problems):
-            write_line(stream, page.id, vector, chosen.vocabulary)
-            pages += 1
-    for problem in problems:
+    source = EncodedPages(paths, chosen, make_limits(limits), workers)
+    export_vectors(source, chosen.vocabulary, output, form, scale)
+    for problem in source.problems:
         note(f"Failed: {problem.path}{f', page {problem.page}' if problem.page else ''}: {problem.reason}")
     if as_json:
-        failures = [asdict(problem) for problem in problems]
-        facts = {"pages": pages, "output": str(output), "encoder": chosen.name}
+        failures = [asdict(problem) for problem in source.problems]
+        facts = {"pages": source.pages, "output": str(output), "format": form, "encoder": chosen.name}
         print_json({**facts, "failed": len(failures), "failures": failures})
     else:
-        click.echo(f"Wrote {count(pages, 'vector')} to {output}.")
-    return SOME_FAILED if problems else 0
+        click.echo(f"Wrote {count(source.pages, 'vector')} to {output}.")
+    return SOME_FAILED if source.problems else 0
 
 
-def encode_paths(
-    paths: Sequence[str],
-    encoder: Encoder,
-    limits: Limits,
-    workers: int | None,
-    problems: list[FileProblem],
-) -> Iterator[tuple[Page, SparseVector]]:
-    """Pages with their vectors, in order; what cannot be read is added to ``problems``."""
-    from vsplade.pages import FileProblem, discover, name_files, render
+class EncodedPages:
+    """The vectors of files, made as they are asked for; what cannot be read is kept in ``problems``."""
 
-    found = discover(paths)
-    if not found.files and found.problems:
-        raise InputError(f"{found.problems[0].path} {found.problems[0].reason}.")
-    problems += found.problems
-    waiting: deque[Page] = deque()
+    def __init__(self, paths: Sequence[str], encoder: Encoder, limits: Limits, workers: int | None) -> None:
+        from vsplade.pages import discover
 
-    def readable() -> Iterator[Page]:
-        for result in render(name_files(found.files), encoder.longest_edge, limits=limits, workers=workers):
+        found = discover(paths)
+        if not found.files and found.problems:
+            raise InputError(f"{found.problems[0].path} {found.problems[0].reason}.")
+        self.problems = found.problems
+        self.pages = 0
+        """Vectors made so far."""
+        self._files, self._encoder, self._limits, self._workers = found.files, encoder, limits, workers
+        self._waiting: deque[str] = deque()
+
+    def vectors(self) -> Iterator[tuple[str, SparseVector]]:
+        for vector in self._encoder.encode_pages(self._readable()):
+            self.pages += 1
+            yield self._waiting.popleft(), vector
+
+    def _readable(self) -> Iterator[Page]:
+        from vsplade.pages import FileProblem, name_files, render
+
+        files, edge = name_files(self._files), self._encoder.longest_edge
+        for result in render(files, edge, limits=self._limits, workers=self._workers):
             if isinstance(result, FileProblem):
-                problems.append(result)
+                self.problems.append(result)
             else:
-                waiting.append(result.page)
+                self._waiting.append(result.page.id)
                 yield result.page
 
-    for vector in encoder.encode_pages(readable()):
-        yield waiting.popleft(), vector
+
+@click.command()
+@index_option
+@output_option
+@click.option("--format", "form", type=click.Choice(FORMATS), required=True, help="Of the file.")
+@scale_option
+@json_option
+def export(index_dir: Path, output: Path, form: str, scale: float, as_json: bool) -> None:
+    """Write the vectors of an index in another engine's format."""
+    from vsplade.index import Index
+    from vsplade.results.exports import export_vectors
+
+    index = Index.open(index_dir)
+    pages = export_vectors(index, index.encoder.vocabulary, output, form, scale)
+    if as_json:
+        print_json({"pages": pages, "output": str(output), "format": form})
+    else:
+        click.echo(f"Wrote {count(pages, 'vector')} to {output}.")
 
 
-def write_line(stream: TextIO, page_id: str, vector: SparseVector, vocabulary: Vocabulary) -> None:
-    """``{"id": ..., "vector": {token: weight}}``, weights with all the digits that float32 has."""
-    pairs = zip(vector.terms.tolist(), vector.weights.tolist(), strict=True)
-    named = {vocabulary.token(term): float(f"{weight:.9g}") for term, weight in pairs}
-    stream.write(json.dumps({"id": page_id, "vector": named}, ensure_ascii=False) + "\n")
+@click.command("import")
+@click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
+@index_option
+@click.option("--format", "form", type=click.Choice(FORMATS[:2]), required=True, help="Of the file.")
+@scale_option
+@encoder_option
+@json_option
+def import_command(
+    source: Path, index_dir: Path, form: str, scale: float, encoder: str | None, as_json: bool
+) -> None:
+    """Add vectors from FILE (or from every .json and .jsonl file of a folder) to an index.
+
+    They must come from the encoder of the index: its vocabulary and its query weights are used.
+    """
+    from vsplade.encode import load_encoder
+    from vsplade.index import Index, IndexWriter, manifest
+    from vsplade.results.exports import read_vectors
+
+    known = encoder is None and manifest.exists(index_dir)
+    chosen = Index.open(index_dir).encoder if known else load_encoder(encoder)
+    pages = 0
+    with IndexWriter(index_dir, chosen) as writer:
+        for page_id, vector in read_vectors(source, chosen.vocabulary, form, scale):
+            writer.add(page_id, vector)
+            pages += 1
+    if as_json:
+        print_json({"pages": pages, "index": str(index_dir)})
+    else:
+        click.echo(f"Added {count(pages, 'vector')} to {index_dir}.")
 
 
-COMMANDS: tuple[click.Command, ...] = (encode,)
+COMMANDS: tuple[click.Command, ...] = (encode, export, import_command)
