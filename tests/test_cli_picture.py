@@ -1,0 +1,82 @@
+"""``vsplade inspect --picture`` with an encoder that tells places."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+import vsplade.encode
+from vsplade.cli import run
+from vsplade.encode.tokenizer import Tokenizer
+from vsplade.types import Box, Page, PlacingEncoder, SparseVector, TermStatistics, Vocabulary
+
+INK = Box(0.25, 0.5, 0.75, 0.6)
+
+
+class InkFinder:
+    """Calls whatever is dark "turbine", lists "blade" beside it, and tells where the ink was."""
+
+    name = "ink"
+    fingerprint = "ink-1"
+    longest_edge = 400
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return Tokenizer.load()
+
+    def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
+        for page in pages:
+            yield self.encode_with_places(page)[0]
+
+    def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
+        raise NotImplementedError("no query is asked here")
+
+    def encode_with_places(self, page: Page) -> tuple[SparseVector, list[Box]]:
+        split = Tokenizer.load().encode
+        vector = SparseVector.from_dict({split("turbine")[0]: 2.0, split("blade")[0]: 1.0})
+        return vector, [INK, INK]
+
+
+@pytest.fixture
+def scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setitem(vsplade.encode._MAKERS, "ink", lambda options: InkFinder())
+    image = Image.new("L", (400, 300), 255)
+    ImageDraw.Draw(image).rectangle((100, 150, 300, 180), fill=0)
+    image.save(tmp_path / "scan.png")
+    return tmp_path / "scan.png"
+
+
+def test_boxes_are_drawn_where_the_terms_are(
+    scan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert isinstance(InkFinder(), PlacingEncoder)
+    picture = tmp_path / "out.png"
+    command = ["inspect", str(scan), "--encoder", "ink", "--picture", str(picture), "--top", "1", "--json"]
+    assert run(command) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [term["weight"] for term in shown["pages"][0]["terms"]] == [2.0]
+    with Image.open(picture) as drawn:
+        red = np.asarray(drawn.convert("RGB")).astype(int)
+    coloured = np.argwhere((red[:, :, 0] > 180) & (red[:, :, 1] < 80))
+    height, width = red.shape[:2]
+    bottom, right = coloured.max(axis=0)
+    left = coloured[:, 1].min()
+    assert left / width == pytest.approx(INK.left, abs=0.01)
+    assert right / width == pytest.approx(INK.right, abs=0.01)
+    assert bottom / height == pytest.approx(INK.bottom, abs=0.01)
+
+
+def test_one_page_must_be_chosen(scan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frames = [Image.new("L", (40, 30), 255)] * 2
+    frames[0].save(tmp_path / "two.tiff", save_all=True, append_images=frames[1:])
+    picture = tmp_path / "out.png"
+    command = ["inspect", str(tmp_path / "two.tiff"), "--encoder", "ink", "--picture", str(picture)]
+    assert run(command) == 2
+    assert "--page" in capsys.readouterr().err
+    assert run([*command, "--page", "2"]) == 0
+    assert picture.exists()
