@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,27 @@ from vsplade.errors import InputError
 from vsplade.index.container import Array, Container
 from vsplade.types import Json, Metadata
 
+EXACT = 1 << 53
+"""Whole numbers up to this size are the same in float64."""
 
-@dataclass(frozen=True, slots=True)
+
 class Column:
     """``values[codes[page] - 1]`` is the page's value; code 0 means that the page has none."""
 
-    values: Sequence[Json]
-    codes: Array
+    def __init__(self, values: Sequence[Json], codes: Array) -> None:
+        self.values = values
+        self.codes = codes
+
+    @cached_property
+    def numbers(self) -> NDArray[np.float64] | None:
+        """The values as numbers, NaN for those that are none; None where float64 cannot hold them exactly."""
+        found = np.full(len(self.values), np.nan)
+        for place, value in enumerate(self.values):
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                if abs(value) > EXACT:
+                    return None
+                found[place] = value
+        return found
 
     def mask(self, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Pages whose value is allowed; ``allowed[0]`` speaks for the pages without a value."""

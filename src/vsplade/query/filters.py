@@ -12,13 +12,14 @@ A page without the key fails all of them but ``!=``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.errors import InputError
+from vsplade.index.columns import EXACT, Column
 from vsplade.index.segment import Segment
 from vsplade.types import Json
 
@@ -26,8 +27,18 @@ OPERATORS = ("eq", "ne", "in", "gt", "gte", "lt", "lte", "prefix")
 _TEXT = re.compile(r"^(?P<key>[^=<>!^]+?)(?P<sign>\^=|!=|>=|<=|=|>|<)(?P<value>.*)$", re.DOTALL)
 _SIGNS = {"!=": "ne", ">=": "gte", "<=": "lte", ">": "gt", "<": "lt", "^=": "prefix"}
 
+_COMPARE: dict[str, Callable[[NDArray[np.float64], float], NDArray[np.bool_]]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "gt": np.greater,
+    "gte": np.greater_equal,
+    "lt": np.less,
+    "lte": np.less_equal,
+}
+_FEW = 16
+"""Values of a set that are looked for one by one."""
+
 Value = Json | tuple[Json, ...]
-FilterLike = "Filter | Mapping[str, object] | str | Iterable[str] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +63,19 @@ class Condition:
         column = segment.column(self.key)
         if column is None:
             return np.full(segment.pages, self.allows(None))
-        allowed = [self.allows(None), *(self.allows(value) for value in column.values)]
-        return column.mask(np.array(allowed, dtype=bool))
+        return column.mask(np.append(self.allows(None), self._allowed(column)))
+
+    def _allowed(self, column: Column) -> NDArray[np.bool_]:
+        """``allows`` for each distinct value; numbers all at once: they often differ on every page."""
+        if isinstance(self.value, tuple) and len(self.value) <= _FEW:
+            each = [Condition(self.key, "eq", one)._allowed(column) for one in self.value]
+            return np.logical_or.reduce(each) if each else np.zeros(len(column.values), dtype=bool)
+        limit = self.value
+        if self.operator in _COMPARE and isinstance(limit, int | float) and not isinstance(limit, bool):
+            numbers = column.numbers
+            if numbers is not None and abs(limit) <= EXACT:
+                return _COMPARE[self.operator](numbers, float(limit))
+        return np.array([self.allows(value) for value in column.values], dtype=bool)
 
 
 def _same(value: Json, wanted: Value) -> bool:
