@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -299,14 +300,23 @@ def test_output_may_be_cut_short(index: Path) -> None:
 
 
 def test_a_cold_search_takes_under_a_second(index: Path) -> None:
-    vsplade("search", "turbine", "--index", index)  # fills the disk cache, and numba's where one is used
-    seconds = []
+    vsplade("search", "turbine", "--index", index)  # fills the disk cache
+    wall, work = [], []
     for _ in range(3):
-        start = time.perf_counter()
+        start, before = time.perf_counter(), child_seconds()
         vsplade("search", "turbine blade", "--index", index)
-        seconds.append(time.perf_counter() - start)
-    limit = 2.0 if os.environ.get("CI") else 1.0
-    assert min(seconds) < limit
+        wall.append(time.perf_counter() - start)
+        work.append(child_seconds() - before)
+    # The work is ours to answer for; on a busy machine the wait for a processor comes on top of it.
+    assert min(work) < 1.0
+    busy = os.getloadavg()[0] > (os.cpu_count() or 1) / 2
+    assert min(wall) < (3.0 if busy else 1.0)
+
+
+def child_seconds() -> float:
+    """Processor time of the commands run so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_the_examples_can_be_searched(tmp_path: Path) -> None:
