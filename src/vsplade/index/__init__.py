@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vsplade.index.backend import SearchBackend, WriteBackend
+    from vsplade.index.identity import EncoderIdentity
     from vsplade.index.reader import Index
-    from vsplade.index.writer import EncoderIdentity, IndexWriter
+    from vsplade.index.writer import IndexWriter
     from vsplade.query.filters import Filter
     from vsplade.query.two_stage import TwoStage
 
 __all__ = ["EncoderIdentity", "Filter", "Index", "IndexWriter", "SearchBackend", "TwoStage", "WriteBackend"]
 
 _HOME = {
-    "EncoderIdentity": "vsplade.index.writer",
+    "EncoderIdentity": "vsplade.index.identity",
     "Filter": "vsplade.query.filters",
     "Index": "vsplade.index.reader",
     "IndexWriter": "vsplade.index.writer",

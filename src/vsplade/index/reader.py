@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from vsplade.errors import InputError, VspladeError
 from vsplade.index import checking
+from vsplade.index.identity import EncoderIdentity, check_encoder
 from vsplade.index.manifest import JsonValue
 from vsplade.index.segment import Segment
 from vsplade.index.snapshot import Snapshot
-from vsplade.index.writer import EncoderIdentity, check_encoder
 from vsplade.query.engine import AdaptiveEngine, WorkBudget, checked_engine
 from vsplade.query.filters import Filter
 from vsplade.query.plan import Masks, Ranking, Searchable, checked_query, checked_top
@@ -301,7 +301,17 @@ class _View:
         proposed = two_stage.proposed(k) if two_stage else 0
         adaptive = self.engine(two_stage.terms if two_stage else 0)
         engine = adaptive.prepare(queries[0], len(queries))
+        rankings: list[Ranking | None] = [None] * len(queries)
+        positions = iter(range(len(queries)))  # shared: each thread takes the next query when it is free
+
+        def work() -> None:
+            for position in positions:
+                rankings[position] = engine.search(queries[position], k, masks, proposed)
+
         if threads <= 1 or len(queries) == 1:
-            return [engine.search(query, k, masks, proposed) for query in queries]
-        with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(lambda query: engine.search(query, k, masks, proposed), queries))
+            work()
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                for done in [pool.submit(work) for _ in range(min(threads, len(queries)))]:
+                    done.result()
+        return [ranking for ranking in rankings if ranking is not None]

@@ -11,10 +11,11 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.errors import IndexFormatError, InputError, ModelMismatchError, StorageError
+from vsplade.errors import IndexFormatError, InputError, StorageError
 from vsplade.index import manifest as manifests
 from vsplade.index import merging, state
 from vsplade.index.columns import check_metadata
+from vsplade.index.identity import EncoderIdentity, check_encoder
 from vsplade.index.invert import MAX_PAGES
 from vsplade.index.manifest import JsonValue, Manifest, SegmentEntry
 from vsplade.index.segment import Segment, StoredPage, hash_id, write_segment
@@ -24,20 +25,6 @@ from vsplade.types import Encoder, Metadata, SparseVector
 
 MAX_BYTES = 384 << 20
 """Size, roughly, at which buffered pages become a segment; bounds the writer's memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class EncoderIdentity:
-    """What an index remembers of the encoder that made its vectors."""
-
-    name: str
-    fingerprint: str
-    terms: int
-    """Size of the vocabulary."""
-
-    @classmethod
-    def of(cls, encoder: Encoder) -> EncoderIdentity:
-        return cls(encoder.name, encoder.fingerprint, len(encoder.vocabulary))
 
 
 @dataclass(slots=True)
@@ -354,17 +341,3 @@ class IndexWriter:
                 self.commit()
         finally:
             self.close()
-
-
-def check_encoder(folder: Path, manifest: Manifest, identity: EncoderIdentity | None) -> None:
-    """An index is searched and extended only with the encoder that began it."""
-    if identity is None:
-        return
-    stored = EncoderIdentity(manifest.encoder, manifest.fingerprint, manifest.vocabulary)
-    if stored != identity:
-        raise ModelMismatchError(
-            f"{folder}: this index was built with the encoder {stored.name!r} (fingerprint "
-            f"{stored.fingerprint}, {stored.terms} terms), not with {identity.name!r} (fingerprint "
-            f"{identity.fingerprint}, {identity.terms} terms). Use the encoder that built it, or index the "
-            "files again into a new folder."
-        )

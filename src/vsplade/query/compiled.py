@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 
 from vsplade.index.container import Array
 from vsplade.index.invert import MAX_PAGES, row_stride
-from vsplade.query import kernels
+from vsplade.query import kernels, rescoring, table
 from vsplade.query.lanes import LANES
 from vsplade.query.plan import Masks, Ranking, Searchable, rank
 from vsplade.types import SparseVector
 
 _NO_BOUND = 1 << 40
 """Sums of pruned pages say nothing about true scores: all that the first stage proposes are scored."""
-
-
 _LINE = 64
 
 
@@ -27,51 +25,51 @@ class CompiledEngine:
 
     def __init__(self, parts: Sequence[Searchable]) -> None:
         self._alive: list[Array] = []  # the table holds bare addresses: these keep the memory where it is
-        self._table = np.zeros((len(parts), kernels.COLUMNS), dtype=np.int64)
+        self._table = np.zeros((len(parts), table.COLUMNS), dtype=np.int64)
         for row, part in zip(self._table, parts, strict=True):
             self._describe(row, part)
         self._scratch = local()
 
     def _describe(self, row: NDArray[np.int64], part: Searchable) -> None:
         inverted, segment = part.inverted, part.segment
-        row[kernels.PAGES] = segment.pages
-        row[kernels.BASE] = part.base
-        row[kernels.TERM_COUNT] = min(len(inverted.terms), len(inverted.counts), len(inverted.tops))
-        row[kernels.WIDE] = inverted.terms.dtype.itemsize == 4
-        row[kernels.STRIDE] = row_stride(segment.pages)
-        row[kernels.LISTED] = min(len(inverted.offsets), len(inverted.levels))
-        row[kernels.ROW_BYTES] = len(inverted.dense)
-        row[kernels.POSTINGS] = min(len(segment.terms), len(segment.weights))
+        row[table.PAGES] = segment.pages
+        row[table.BASE] = part.base
+        row[table.TERM_COUNT] = min(len(inverted.terms), len(inverted.counts), len(inverted.tops))
+        row[table.WIDE] = inverted.terms.dtype.itemsize == 4
+        row[table.STRIDE] = row_stride(segment.pages)
+        row[table.LISTED] = min(len(inverted.offsets), len(inverted.levels))
+        row[table.ROW_BYTES] = len(inverted.dense)
+        row[table.POSTINGS] = min(len(segment.terms), len(segment.weights))
         for column, array in (
-            (kernels.TERMS, inverted.terms),
-            (kernels.COUNTS, inverted.counts),
-            (kernels.PLACES, inverted.places),
-            (kernels.TOPS, inverted.tops),
-            (kernels.OFFSETS, inverted.offsets),
-            (kernels.LEVELS, inverted.levels),
-            (kernels.DENSE, inverted.dense),
-            (kernels.STARTS, segment.starts),
-            (kernels.PAGE_TERMS, segment.terms),
-            (kernels.PAGE_WEIGHTS, segment.weights),
+            (table.TERMS, inverted.terms),
+            (table.COUNTS, inverted.counts),
+            (table.PLACES, inverted.places),
+            (table.TOPS, inverted.tops),
+            (table.OFFSETS, inverted.offsets),
+            (table.LEVELS, inverted.levels),
+            (table.DENSE, inverted.dense),
+            (table.STARTS, segment.starts),
+            (table.PAGE_TERMS, segment.terms),
+            (table.PAGE_WEIGHTS, segment.weights),
         ):
             row[column] = array.ctypes.data
             self._alive.append(array)
 
     def search(self, query: SparseVector, k: int, masks: Masks, first_stage: int = 0) -> Ranking:
-        table = self._table
+        rows = self._table
         if any(mask is not None for mask in masks):
-            table = table.copy()
-            table[:, kernels.MASK] = [0 if mask is None else mask.ctypes.data for mask in masks]
+            rows = rows.copy()
+            rows[:, table.MASK] = [0 if mask is None else mask.ctypes.data for mask in masks]
         short = len(query) <= kernels.SHORT_QUERY
         sums, numbers, unit, under = kernels.nominate(
-            table, query.terms, query.weights, first_stage or k, not first_stage, self._sums(short)
+            rows, query.terms, query.weights, first_stage or k, not first_stage, self._sums(short)
         )
         # Nominated in page order, and a stable sort: of equal sums the first pages are kept.
         order = np.argsort(-sums, kind="stable")
         if first_stage:
             order, under = order[:first_stage], _NO_BOUND
         sums, numbers = sums[order], numbers[order]
-        scores = kernels.rescore(table, query.terms, query.weights, sums, numbers, k, unit, under)
+        scores = rescoring.rescore(rows, query.terms, query.weights, sums, numbers, k, unit, under)
         return rank(numbers[: len(scores)], scores, k)
 
     def _sums(self, short: bool) -> Array:

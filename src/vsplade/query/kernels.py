@@ -24,91 +24,71 @@ Why they look the way they do
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, njit, types
-from numba.extending import intrinsic
+from numba import carray, njit
 
 from vsplade.query.lanes import (
     LANES,
     add_levels,
     any_from,
-    fetch,
     keep_masked,
     lowest_bit,
     set_levels,
     top_of,
     which_from,
 )
-
-# Columns of the table: one row for each segment.
-PAGES, BASE, TERM_COUNT, WIDE, STRIDE = 0, 1, 2, 3, 4
-TERMS, COUNTS, PLACES, TOPS, OFFSETS, LEVELS, DENSE = 5, 6, 7, 8, 9, 10, 11
-LISTED, ROW_BYTES = 12, 13
-STARTS, PAGE_TERMS, PAGE_WEIGHTS, POSTINGS = 14, 15, 16, 17
-MASK = 18
-COLUMNS = 19
+from vsplade.query.table import (
+    BASE,
+    COUNTS,
+    DENSE,
+    LEVELS,
+    LISTED,
+    MASK,
+    OFFSETS,
+    PAGES,
+    PLACES,
+    ROW_BYTES,
+    STRIDE,
+    TERM_COUNT,
+    TERMS,
+    TOPS,
+    WIDE,
+    at_f32,
+    at_u8,
+    at_u16,
+    at_u32,
+    find,
+    helper,
+    inlined,
+    push,
+)
 
 SHORT_QUERY = 100
-AHEAD = 8
-"""Candidates whose vectors are being loaded at a time."""
 ROW_FLAG = 1 << 31
 
 
-_helper = njit(nogil=True, cache=True, no_cpython_wrapper=True)
-_inlined = njit(nogil=True, cache=True, no_cpython_wrapper=True, forceinline=True)
-
-
-def _pointer_to(dtype):
-    """A function that makes a typed pointer of an address."""
-
-    @intrinsic
-    def pointer(typingctx, address):
-        def codegen(context, builder, signature, args):
-            return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
-
-        return types.CPointer(dtype)(types.int64), codegen
-
-    return pointer
-
-
-_u8, _u16, _u32 = _pointer_to(types.uint8), _pointer_to(types.uint16), _pointer_to(types.uint32)
-_u64, _f32 = _pointer_to(types.uint64), _pointer_to(types.float32)
-
-
-@_inlined
-def _find(terms, low, high, term):
-    """Place of ``term`` in the increasing terms[low:high], or where it would stand."""
-    while low < high:
-        middle = (low + high) >> 1
-        if terms[middle] < term:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@_helper
+@helper
 def _look_up(table, query_terms, entries, tops):
     """Fill entries[segment, i] (-1: absent) and tops[segment, i], the top weight of query term i there."""
     for s in range(table.shape[0]):
         count = table[s, TERM_COUNT]
-        all_tops = carray(_f32(table[s, TOPS]), count)
+        all_tops = carray(at_f32(table[s, TOPS]), count)
         low = 0
         for i in range(len(query_terms)):
             term = query_terms[i]
             found = False
             if table[s, WIDE]:
-                wide = carray(_u32(table[s, TERMS]), count)
-                low = _find(wide, low, count, term)
+                wide = carray(at_u32(table[s, TERMS]), count)
+                low = find(wide, low, count, term)
                 found = low < count and wide[low] == term
             else:
-                narrow = carray(_u16(table[s, TERMS]), count)
-                low = _find(narrow, low, count, term)
+                narrow = carray(at_u16(table[s, TERMS]), count)
+                low = find(narrow, low, count, term)
                 found = low < count and narrow[low] == term
             entries[s, i] = low if found else -1
             tops[s, i] = all_tops[low] if found else 0.0
 
 
-@_helper
+@helper
 def _scale_query(query_weights, tops, multipliers, short):
     """Integer multipliers for each segment and term; returns (unit, over, under): a page's true score is
     between (sum - over) * unit and (sum + under) * unit.
@@ -145,7 +125,7 @@ def _scale_query(query_weights, tops, multipliers, short):
     return unit, int(over) + 1 + margin, slip * n + margin
 
 
-@_helper
+@helper
 def _add_rows16(segment, entries, places, multipliers, sums):
     """Set the 16-bit sums to what the dense rows add. 4,096 pages at a time: those sums (8 KiB) stay in L1
     cache while all rows are added."""
@@ -170,7 +150,7 @@ def _add_rows16(segment, entries, places, multipliers, sums):
             sums[first:last] = 0
 
 
-@_helper
+@helper
 def _add_rows32(segment, entries, places, multipliers, sums):
     stride = segment[STRIDE]
     sums[:stride] = 0
@@ -178,12 +158,12 @@ def _add_rows32(segment, entries, places, multipliers, sums):
         if entries[i] >= 0 and places[entries[i]] & ROW_FLAG:
             first = np.int64(places[entries[i]] & (ROW_FLAG - 1)) * stride
             if first + stride <= segment[ROW_BYTES]:
-                row = carray(_u8(segment[DENSE] + first), stride)
+                row = carray(at_u8(segment[DENSE] + first), stride)
                 for page in range(stride):
                     sums[page] += np.uint32(row[page]) * multipliers[i]
 
 
-@_helper
+@helper
 def _add_up(segment, entries, multipliers, sums):
     """The sums of one segment: dense rows first, for they also clear what was there, then the lists. Says
     whether the segment has any of the terms."""
@@ -192,8 +172,8 @@ def _add_up(segment, entries, multipliers, sums):
         matched |= entries[i] >= 0
     if not matched:
         return False
-    places = carray(_u32(segment[PLACES]), segment[TERM_COUNT])
-    counts = carray(_u32(segment[COUNTS]), segment[TERM_COUNT])
+    places = carray(at_u32(segment[PLACES]), segment[TERM_COUNT])
+    counts = carray(at_u32(segment[COUNTS]), segment[TERM_COUNT])
     shift = np.uint32(8) if sums.itemsize == 2 else np.uint32(0)
     if sums.itemsize == 2:
         _add_rows16(segment, entries, places, multipliers, sums)
@@ -205,40 +185,15 @@ def _add_up(segment, entries, multipliers, sums):
         start = np.int64(places[entries[i]])
         count = min(np.int64(counts[entries[i]]), segment[LISTED] - start)
         if count > 0:
-            offsets = carray(_u16(segment[OFFSETS] + 2 * start), count)
-            levels = carray(_u8(segment[LEVELS] + start), count)
+            offsets = carray(at_u16(segment[OFFSETS] + 2 * start), count)
+            levels = carray(at_u8(segment[LEVELS] + start), count)
             m = multipliers[i]
             for j in range(count):
                 sums[offsets[j]] += (np.uint32(levels[j]) * m) >> shift
     return True
 
 
-@_helper
-def _push(heap, size, value):
-    """Put ``value`` into the min-heap of the k largest; returns its size."""
-    if size < len(heap):
-        place = size
-        while place > 0 and heap[(place - 1) >> 1] > value:
-            heap[place] = heap[(place - 1) >> 1]
-            place = (place - 1) >> 1
-        heap[place] = value
-        return size + 1
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= value:
-            break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = value
-    return size
-
-
-@_helper
+@helper
 def _keep_from(sums, numbers, count, least):
     """Drop the candidates below ``least``; returns how many are left."""
     kept = 0
@@ -250,10 +205,10 @@ def _keep_from(sums, numbers, count, least):
     return kept
 
 
-@_helper
+@helper
 def _apply_mask(segment, sums):
     pages = segment[PAGES]
-    mask = carray(_u8(segment[MASK]), pages)
+    mask = carray(at_u8(segment[MASK]), pages)
     whole = pages - pages % LANES if sums.itemsize == 2 else 0
     for page in range(0, whole, LANES):
         keep_masked(sums.ctypes.data + 2 * page, segment[MASK] + page)
@@ -261,7 +216,7 @@ def _apply_mask(segment, sums):
         sums[page] *= mask[page]
 
 
-@_inlined
+@inlined
 def _which_from(sums, first, least):
     """A bit for each of the 64 sums from ``first`` on that is at least ``least``."""
     if sums.itemsize == 2:
@@ -275,7 +230,7 @@ def _which_from(sums, first, least):
     return bits
 
 
-@_helper
+@helper
 def _grown(values):
     larger = np.empty(2 * len(values), dtype=np.int64)
     for i in range(len(values)):
@@ -283,7 +238,7 @@ def _grown(values):
     return larger
 
 
-@_helper
+@helper
 def _first_bound(sums, pages, heap):
     """A lower bound of the k-th largest sum, cheaply: the k-th largest of the tops of every 64 pages (0 where
     there are too few). With it the first segment does not walk through its early, low pages."""
@@ -296,11 +251,11 @@ def _first_bound(sums, pages, heap):
             for page in range(first, first + LANES):
                 top = max(top, np.int64(sums[page]))
         if filled < len(heap) or top > heap[0]:
-            filled = _push(heap, filled, top)
+            filled = push(heap, filled, top)
     return heap[0] if filled == len(heap) else np.int64(0)
 
 
-@_helper
+@helper
 def _collect(sums, first, pages, base, width, heap, filled, least, found_sums, found_numbers, count):
     """Walk the sums from page ``first`` on and keep those of at least ``least``, which rises with the heap of
     the k largest. Stops early when the candidates' arrays are nearly full (they are not made larger in here,
@@ -318,14 +273,14 @@ def _collect(sums, first, pages, base, width, heap, filled, least, found_sums, f
             found_numbers[count] = base + page
             count += 1
             if filled < len(heap) or value > heap[0]:
-                filled = _push(heap, filled, value)
+                filled = push(heap, filled, value)
                 if filled == len(heap):
                     least = max(least, heap[0] - width)
         first += LANES
     return first, filled, least, count
 
 
-@_helper
+@helper
 def _nominate(table, entries, multipliers, sums, k, width):
     """(sums, numbers) of every page whose sum is within ``width`` of the k-th largest sum, in page order."""
     heap = np.empty(k, dtype=np.int64)
@@ -377,73 +332,3 @@ def nominate(table, query_terms, query_weights, k, exact, sums):
     unit, over, under = _scale_query(query_weights, tops, multipliers, sums.itemsize == 2)
     found, numbers = _nominate(table, entries, multipliers, sums, k, over + under if exact else 0)
     return found, numbers, unit, under
-
-
-@_helper
-def _score(segment, page, query_terms, query_weights):
-    """The exact score: float64 products and sums by increasing term."""
-    starts = carray(_u64(segment[STARTS]), segment[PAGES] + 1)
-    low = max(0, min(np.int64(starts[page]), segment[POSTINGS]))
-    high = max(0, min(np.int64(starts[page + 1]), segment[POSTINGS]))
-    weights = carray(_f32(segment[PAGE_WEIGHTS]), segment[POSTINGS])
-    score = 0.0
-    if segment[WIDE]:
-        wide = carray(_u32(segment[PAGE_TERMS]), segment[POSTINGS])
-        for i in range(len(query_terms)):
-            low = _find(wide, low, high, query_terms[i])
-            if low < high and wide[low] == query_terms[i]:
-                score += np.float64(query_weights[i]) * np.float64(weights[low])
-    else:
-        narrow = carray(_u16(segment[PAGE_TERMS]), segment[POSTINGS])
-        for i in range(len(query_terms)):
-            low = _find(narrow, low, high, query_terms[i])
-            if low < high and narrow[low] == query_terms[i]:
-                score += np.float64(query_weights[i]) * np.float64(weights[low])
-    return np.float32(score)
-
-
-@_inlined
-def _segment_of(table, number):
-    low, high = 0, table.shape[0]
-    while high - low > 1:
-        middle = (low + high) >> 1
-        if table[middle, BASE] <= number:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-@_helper
-def _fetch_page(segment, page):
-    """Begin to load a page's vector: candidates lie anywhere, and several loads at once hide each other."""
-    starts = carray(_u64(segment[STARTS]), segment[PAGES] + 1)
-    start = max(0, min(np.int64(starts[page]), segment[POSTINGS]))
-    end = max(0, min(np.int64(starts[page + 1]), segment[POSTINGS]))
-    size = 4 if segment[WIDE] else 2
-    for address in range(segment[PAGE_TERMS] + start * size, segment[PAGE_TERMS] + end * size, 64):
-        fetch(address)
-    for address in range(segment[PAGE_WEIGHTS] + start * 4, segment[PAGE_WEIGHTS] + end * 4, 64):
-        fetch(address)
-
-
-@njit(nogil=True, cache=True)
-def rescore(table, query_terms, query_weights, sums, numbers, k, unit, under):
-    """Exact scores of candidates, best sum first, until none of the others can reach the k-th best."""
-    best = np.empty(k, dtype=np.int64)
-    filled = 0
-    scores = np.empty(len(numbers), dtype=np.float32)
-    for i in range(len(numbers)):
-        # best[] holds floor(score / unit): whole numbers, so that one heap serves both uses.
-        if filled == k and sums[i] + under < best[0]:
-            return scores[:i]
-        if i % AHEAD == 0:
-            for j in range(i, min(i + AHEAD, len(numbers))):
-                s = _segment_of(table, numbers[j])
-                _fetch_page(table[s], numbers[j] - table[s, BASE])
-        s = _segment_of(table, numbers[i])
-        scores[i] = _score(table[s], numbers[i] - table[s, BASE], query_terms, query_weights)
-        whole = np.int64(scores[i] / unit)
-        if filled < k or whole > best[0]:
-            filled = _push(best, filled, whole)
-    return scores

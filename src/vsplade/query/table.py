@@ -1,0 +1,75 @@
+"""What the compiled loops share: the table that describes segments to them, and small tools.
+
+A row of the table describes a segment: counts, and the addresses of its arrays. ``compiled.py`` fills it.
+"""
+
+# mypy: disable-error-code="untyped-decorator,no-untyped-call,no-untyped-def"
+
+from __future__ import annotations
+
+from numba import njit, types
+from numba.extending import intrinsic
+
+PAGES, BASE, TERM_COUNT, WIDE, STRIDE = 0, 1, 2, 3, 4
+TERMS, COUNTS, PLACES, TOPS, OFFSETS, LEVELS, DENSE = 5, 6, 7, 8, 9, 10, 11
+LISTED, ROW_BYTES = 12, 13
+STARTS, PAGE_TERMS, PAGE_WEIGHTS, POSTINGS = 14, 15, 16, 17
+MASK = 18
+COLUMNS = 19
+
+helper = njit(nogil=True, cache=True, no_cpython_wrapper=True)
+inlined = njit(nogil=True, cache=True, no_cpython_wrapper=True, forceinline=True)
+
+
+def _pointer_to(dtype):
+    """A function that makes a typed pointer of an address."""
+
+    @intrinsic
+    def pointer(typingctx, address):
+        def codegen(context, builder, signature, args):
+            return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(dtype)(types.int64), codegen
+
+    return pointer
+
+
+at_u8, at_u16, at_u32 = _pointer_to(types.uint8), _pointer_to(types.uint16), _pointer_to(types.uint32)
+at_u64, at_f32 = _pointer_to(types.uint64), _pointer_to(types.float32)
+
+
+@inlined
+def find(terms, low, high, term):
+    """Place of ``term`` in the increasing terms[low:high], or where it would stand."""
+    while low < high:
+        middle = (low + high) >> 1
+        if terms[middle] < term:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@helper
+def push(heap, size, value):
+    """Put ``value`` into the min-heap of the k largest; returns its size."""
+    if size < len(heap):
+        place = size
+        while place > 0 and heap[(place - 1) >> 1] > value:
+            heap[place] = heap[(place - 1) >> 1]
+            place = (place - 1) >> 1
+        heap[place] = value
+        return size + 1
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[child] >= value:
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = value
+    return size
