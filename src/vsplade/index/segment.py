@@ -69,11 +69,28 @@ def first_stage(
 ) -> Inverted:
     """Invert only the ``keep`` heaviest terms of each page (ties go to the smaller term)."""
     lengths = np.diff(starts).astype(np.int64)
-    pages = np.repeat(np.arange(len(lengths), dtype=np.uint32), lengths)
-    order = np.lexsort((terms, -weights, pages))
-    rank = np.arange(len(terms)) - np.repeat(starts[:-1].astype(np.int64), lengths)
-    kept = np.sort(order[rank < keep])
+    kept = _heaviest(lengths, weights, keep)
     return invert(_starts(np.minimum(lengths, keep)), terms[kept], weights[kept], vocabulary)
+
+
+def _heaviest(lengths: NDArray[np.int64], weights: NDArray[np.float32], keep: int) -> NDArray[np.bool_]:
+    """Which postings are among the ``keep`` heaviest of their page; of equal ones at the limit, the first.
+
+    One plain sort of (page, weight) gives each page's limit: positive floats sort as their bits do.
+    """
+    pages = np.repeat(np.arange(len(lengths), dtype=np.uint64), lengths)
+    ends = np.cumsum(lengths)
+    keys = np.sort(pages << np.uint64(32) | weights.view(np.uint32))
+    long_enough = lengths > keep
+    limits = np.zeros(len(lengths), dtype=np.uint64)
+    limits[long_enough] = keys[ends[long_enough] - keep] & np.uint64(0xFFFFFFFF)
+    limit = np.repeat(limits.astype(np.uint32).view(np.float32), lengths)
+    above, level = weights > limit, weights == limit
+    counted = np.concatenate(([0], np.cumsum(level)))
+    room = keep - np.add.reduceat(np.append(above, False), ends - lengths, dtype=np.int64) * (lengths > 0)
+    place_among_equal = counted[1:] - np.repeat(counted[ends - lengths], lengths)
+    kept: NDArray[np.bool_] = above | (level & (place_among_equal <= np.repeat(room, lengths)))
+    return kept
 
 
 def _starts(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint64]:
