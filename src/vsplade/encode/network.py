@@ -1,0 +1,116 @@
+"""The reader's network in torch: for training, for export, and for encoding on a GPU.
+
+Two parts, so that the arithmetic goes where there is ink. The *trunk* is a small convolutional net over the picture:
+it tells for every cell of 8 x 8 pixels whether the middle of a word piece lies there, and gives the cell's features.
+The *head* runs only on those cells (some hundreds a page) and names the piece out of the whole vocabulary. Type is
+read between about 7 and 38 px; larger type is read on smaller copies of the page, so the net need not learn size.
+
+Only dense convolutions, batch norm and ReLU: they fold into plain convolutions and quantise to 8 bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+CELL = 8
+CHARACTER_CLASSES = 38  # blank, a-z, 0-9, anything else: supervision in training only
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    vocabulary: int = 28_672
+    stem: int = 24
+    fine: int = 64
+    middle: int = 128
+    coarse: int = 256
+    fine_blocks: int = 1
+    middle_blocks: int = 3
+    coarse_blocks: int = 4
+    hidden: int = 512
+    rank: int = 256
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def convolution(inputs: int, outputs: int, kernel: tuple[int, int] = (3, 3), stride: int = 1) -> nn.Sequential:
+    padding = (kernel[0] // 2, kernel[1] // 2)
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False), nn.BatchNorm2d(outputs)
+    )
+
+
+class Block(nn.Module):
+    """Residual: a 3 x 3, then a second kernel, which is wide and flat where whole words must be seen."""
+
+    def __init__(self, channels: int, second: tuple[int, int] = (3, 3)) -> None:
+        super().__init__()
+        self.first = convolution(channels, channels)
+        self.second = convolution(channels, channels, second)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.relu(x + self.second(functional.relu(self.first(x))))
+
+
+class Trunk(nn.Module):
+    """Picture (batch, 1, height, width), white = 0 and black = 1, sides multiples of 16 -> cells and their features."""
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.stem = convolution(1, config.stem, (5, 5), stride=2)
+        self.to_fine = convolution(config.stem, config.fine, stride=2)
+        self.fine = nn.Sequential(*(Block(config.fine) for _ in range(config.fine_blocks)))
+        self.to_middle = convolution(config.fine, config.middle, stride=2)
+        self.middle = nn.Sequential(*(Block(config.middle) for _ in range(config.middle_blocks)))
+        self.to_coarse = convolution(config.middle, config.coarse, stride=2)
+        self.coarse = nn.Sequential(*(Block(config.coarse, (1, 7)) for _ in range(config.coarse_blocks)))
+        self.up = convolution(config.coarse, config.middle, (1, 1))
+        self.join = Block(config.middle, (1, 7))
+        self.word = nn.Conv2d(config.middle, 1, 1)
+        nn.init.constant_(self.word.bias, -4.0)  # type: ignore[arg-type]  # few cells hold a word
+
+    def forward(self, picture: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Word-middle logits (b, h/8, w/8), fine features, coarse features, and the features characters are read from."""
+        x = functional.relu(self.stem(picture))
+        x = self.fine(functional.relu(self.to_fine(x)))
+        middle = self.middle(functional.relu(self.to_middle(x)))
+        coarse = self.coarse(functional.relu(self.to_coarse(middle)))
+        lifted = functional.interpolate(self.up(coarse), scale_factor=2.0, mode="nearest")
+        joined = self.join(functional.relu(middle + lifted))
+        return self.word(joined)[:, 0], joined, coarse, middle
+
+
+class Head(nn.Module):
+    """Features of chosen cells (n, middle + coarse) -> vocabulary logits (n, vocabulary)."""
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(config.middle + config.coarse, config.hidden)
+        self.narrow = nn.Linear(config.hidden, config.rank)
+        self.vocabulary = nn.Linear(config.rank, config.vocabulary)
+
+    def forward(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.vocabulary(self.narrow(functional.relu(self.hidden(features))))
+        return logits
+
+
+class Reader(nn.Module):
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.trunk = Trunk(config)
+        self.head = Head(config)
+        self.characters = nn.Conv2d(config.middle, 2 * CHARACTER_CLASSES, 1)
+        """Left and right half of a cell: what character has its middle there. Dropped after training."""
+
+
+def cell_features(fine: Tensor, coarse: Tensor, batch: Tensor, row: Tensor, column: Tensor) -> Tensor:
+    """What the head sees of a cell: its own features and those of the coarse cell around it."""
+    near = fine.permute(0, 2, 3, 1)[batch, row, column]
+    wide = coarse.permute(0, 2, 3, 1)[batch, row // 2, column // 2]
+    return torch.cat([near, wide], dim=1)

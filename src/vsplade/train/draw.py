@@ -1,0 +1,150 @@
+"""Put glyphs and boxes on pictures: one Triton program a glyph on a GPU, a plain loop elsewhere (for tests).
+
+A picture is three planes: how dark the paper is, how dark the ink is, and how much ink covers a pixel. Coverage is
+joined by maximum, so the order of glyphs does not matter and every program may write at once.
+"""
+
+from __future__ import annotations
+
+
+import torch
+from torch import Tensor
+
+from vsplade.train.scenes import COVER, INK, PAPER, SIZE
+from vsplade.train.typeset import Glyphs
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # a machine without a GPU: the plain loop below is used
+    triton = None
+
+if triton is not None:
+
+    @triton.jit
+    def _glyph_kernel(
+        cover, ink, window, offset, size, inverse, bounds, SIZE, BLOCK: tl.constexpr
+    ):  # type: ignore[no-untyped-def]  # pragma: no cover - needs a GPU
+        n = tl.program_id(0)
+        x0, y0 = tl.load(bounds + n * 4), tl.load(bounds + n * 4 + 1)
+        x1, y1 = tl.load(bounds + n * 4 + 2), tl.load(bounds + n * 4 + 3)
+        height, width = tl.load(size + n * 2), tl.load(size + n * 2 + 1)
+        a, b, c = tl.load(inverse + n * 6), tl.load(inverse + n * 6 + 1), tl.load(inverse + n * 6 + 2)
+        d, e, f = tl.load(inverse + n * 6 + 3), tl.load(inverse + n * 6 + 4), tl.load(inverse + n * 6 + 5)
+        source = ink + tl.load(offset + n)
+        target = cover + tl.load(window + n) * SIZE * SIZE
+        across = x1 - x0
+        area = across * (y1 - y0)
+        for first in range(0, area, BLOCK):
+            at = first + tl.arange(0, BLOCK)
+            live = at < area
+            px, py = x0 + at % across, y0 + at // across
+            fx, fy = px.to(tl.float32) + 0.5, py.to(tl.float32) + 0.5
+            u, v = a * fx + b * fy + c - 0.5, d * fx + e * fy + f - 0.5
+            left, top = tl.floor(u), tl.floor(v)
+            du, dv = u - left, v - top
+            iu, iv = left.to(tl.int32), top.to(tl.int32)
+            in_left, in_right = (iu >= 0) & (iu < width), (iu + 1 >= 0) & (iu + 1 < width)
+            in_top, in_bottom = (iv >= 0) & (iv < height), (iv + 1 >= 0) & (iv + 1 < height)
+            row = source + iv * width + iu
+            p00 = tl.load(row, mask=live & in_left & in_top, other=0).to(tl.float32)
+            p01 = tl.load(row + 1, mask=live & in_right & in_top, other=0).to(tl.float32)
+            p10 = tl.load(row + width, mask=live & in_left & in_bottom, other=0).to(tl.float32)
+            p11 = tl.load(row + width + 1, mask=live & in_right & in_bottom, other=0).to(tl.float32)
+            value = ((p00 * (1 - du) + p01 * du) * (1 - dv) + (p10 * (1 - du) + p11 * du) * dv) / 255.0
+            tl.atomic_max(target + py * SIZE + px, value, mask=live & (value > 0.004))
+
+    @triton.jit
+    def _box_kernel(
+        planes, plane, window, value, inverse, extent, bounds, windows, SIZE, BLOCK: tl.constexpr
+    ):  # type: ignore[no-untyped-def]  # pragma: no cover - needs a GPU
+        n = tl.program_id(0)
+        x0, y0 = tl.load(bounds + n * 4), tl.load(bounds + n * 4 + 1)
+        x1, y1 = tl.load(bounds + n * 4 + 2), tl.load(bounds + n * 4 + 3)
+        left, top = tl.load(extent + n * 4), tl.load(extent + n * 4 + 1)
+        right, bottom = tl.load(extent + n * 4 + 2), tl.load(extent + n * 4 + 3)
+        a, b, c = tl.load(inverse + n * 6), tl.load(inverse + n * 6 + 1), tl.load(inverse + n * 6 + 2)
+        d, e, f = tl.load(inverse + n * 6 + 3), tl.load(inverse + n * 6 + 4), tl.load(inverse + n * 6 + 5)
+        tone, which = tl.load(value + n), tl.load(plane + n)
+        target = planes + (which * windows + tl.load(window + n)) * SIZE * SIZE
+        across = x1 - x0
+        area = across * (y1 - y0)
+        for first in range(0, area, BLOCK):
+            at = first + tl.arange(0, BLOCK)
+            px, py = x0 + at % across, y0 + at // across
+            fx, fy = px.to(tl.float32) + 0.5, py.to(tl.float32) + 0.5
+            x, y = a * fx + b * fy + c, d * fx + e * fy + f
+            # a pixel on a thin rule gets the share of it that the rule covers
+            share_x = tl.minimum(tl.minimum(x - left + 0.5, right - x + 0.5), tl.minimum(right - left, 1.0))
+            share_y = tl.minimum(tl.minimum(y - top + 0.5, bottom - y + 0.5), tl.minimum(bottom - top, 1.0))
+            share = tl.maximum(share_x, 0.0) * tl.maximum(share_y, 0.0)
+            live = at < area
+            if which == 2:
+                tl.atomic_max(target + py * SIZE + px, share * tone, mask=live & (share > 0.004))
+            else:
+                tl.store(target + py * SIZE + px, tone, mask=live & (share >= 0.5))
+
+
+def draw_glyphs(cover: Tensor, glyphs: Glyphs, ink: Tensor) -> None:
+    """Raise ``cover`` (windows, SIZE, SIZE) to each glyph's coverage, in place."""
+    if not len(glyphs.window):
+        return
+    if cover.is_cuda:
+        _glyph_kernel[(len(glyphs.window),)](
+            cover, ink, glyphs.window, glyphs.offset, glyphs.size.contiguous(), glyphs.inverse.contiguous(),
+            glyphs.bounds.contiguous(), SIZE, BLOCK=256, num_warps=2,
+        )  # fmt: skip
+        return
+    for n in range(len(glyphs.window)):
+        x0, y0, x1, y1 = glyphs.bounds[n].tolist()
+        height, width = glyphs.size[n].tolist()
+        start = int(glyphs.offset[n])
+        bitmap = ink[start : start + height * width].view(height, width).float() / 255
+        ys, xs = torch.meshgrid(torch.arange(y0, y1) + 0.5, torch.arange(x0, x1) + 0.5, indexing="ij")
+        a, b, c, d, e, f = glyphs.inverse[n].tolist()
+        grid = torch.stack([(a * xs + b * ys + c) / width * 2 - 1, (d * xs + e * ys + f) / height * 2 - 1], -1)
+        value = torch.nn.functional.grid_sample(bitmap[None, None], grid[None].float(), align_corners=False)[0, 0]
+        area = cover[int(glyphs.window[n]), y0:y1, x0:x1]
+        area.copy_(torch.maximum(area, value))
+
+
+def draw_boxes(planes: Tensor, boxes: Tensor, window: Tensor, forward: Tensor) -> None:
+    """Paint ``boxes`` (n, len(BOX)) on ``planes`` (3, windows, SIZE, SIZE) in place; ``forward`` as in typeset."""
+    if not len(boxes):
+        return
+    affine = forward[window]
+    x, y = boxes[:, [0, 2, 0, 2]], boxes[:, [1, 1, 3, 3]]
+    px = affine[:, 0, 0:1] * x + affine[:, 0, 1:2] * y + affine[:, 0, 2:3]
+    py = affine[:, 1, 0:1] * x + affine[:, 1, 1:2] * y + affine[:, 1, 2:3]
+    low = (torch.stack([px.amin(1), py.amin(1)], 1).floor() - 1).clamp(0, SIZE)
+    high = (torch.stack([px.amax(1), py.amax(1)], 1).ceil() + 1).clamp(0, SIZE)
+    shown = ((high - low) > 0).all(1)
+    back = torch.linalg.inv(affine[:, :, :2])
+    inverse = torch.cat([back, -(back @ affine[:, :, 2:3])], 2).reshape(-1, 6)[shown].contiguous()
+    bounds = torch.cat([low, high], 1).int()[shown].contiguous()
+    extent, tone = boxes[shown, :4].contiguous(), boxes[shown, 4].contiguous()
+    plane, window = boxes[shown, 5].int().contiguous(), window[shown].contiguous()
+    if planes.is_cuda:
+        _box_kernel[(len(tone),)](
+            planes, plane, window, tone, inverse, extent, bounds, planes.shape[1], SIZE, BLOCK=512, num_warps=4
+        )
+        return
+    for n in range(len(tone)):
+        x0, y0, x1, y1 = bounds[n].tolist()
+        ys, xs = torch.meshgrid(torch.arange(y0, y1) + 0.5, torch.arange(x0, x1) + 0.5, indexing="ij")
+        a, b, c, d, e, f = inverse[n].tolist()
+        left, top, right, bottom = extent[n].tolist()
+        sx, sy = a * xs + b * ys + c, d * xs + e * ys + f
+        share_x = torch.minimum(sx - left + 0.5, right - sx + 0.5).clamp(0, min(1.0, right - left))
+        share = share_x * torch.minimum(sy - top + 0.5, bottom - sy + 0.5).clamp(0, min(1.0, bottom - top))
+        area = planes[int(plane[n]), int(window[n]), y0:y1, x0:x1]
+        if int(plane[n]) == int(COVER):
+            area.copy_(torch.maximum(area, share * tone[n]))
+        else:
+            area.copy_(torch.where(share >= 0.5, tone[n], area))
+
+
+def compose(planes: Tensor) -> Tensor:
+    """Paper, ink and cover to darkness: white 0, black 1."""
+    paper, ink, cover = planes[int(PAPER)], planes[int(INK)], planes[int(COVER)]
+    return paper + (ink - paper) * cover

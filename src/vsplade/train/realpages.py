@@ -1,0 +1,205 @@
+"""Real pages with their own labels: a PDF's text layer tells where every word is.
+
+Worker processes render pages and read the places of their characters; the pages then live on the GPU as one flat array, and
+windows of them are cut with fresh geometry every time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import unicodedata
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vsplade.encode.tokenizer import Tokenizer
+from vsplade.train.scenes import SIZE
+from vsplade.train.synthesis import random_affine, ragged, take
+from vsplade.train.typeset import Labels
+from vsplade.train.words import CODE, character_classes, spell
+
+_CLASSES = character_classes()
+_HYPHENS = {"\u0002", "\ufffe", "\u00ad", "\u2010", "\u2011"}
+
+
+@dataclass(frozen=True)
+class RealPage:
+    pixels: NDArray[np.uint8]  # (height, width) grey
+    pieces: NDArray[np.float32]  # (n, 6) x, y, em, term (-1: cannot be set), word's left and right end
+    characters: NDArray[np.float32]  # (n, 4) x, y, em, class
+
+
+def _characters(page: object, scale: float, height: float) -> Iterator[tuple[str, float, float, float, float]]:
+    """(character, left, right, middle y, em) in px of the picture, in reading order; a space between words."""
+    import pypdfium2.raw as raw
+
+    text = page.get_textpage()  # type: ignore[attr-defined]
+    box = raw.FS_RECTF()
+    for n in range(raw.FPDFText_CountChars(text)):
+        char = chr(raw.FPDFText_GetUnicode(text, n) or 32)
+        if char.isspace():
+            yield " ", 0, 0, 0, 0
+            continue
+        if not raw.FPDFText_GetLooseCharBox(text, n, ctypes.byref(box)):
+            continue
+        tall = (box.top - box.bottom) * scale
+        y = height - (box.bottom + 0.42 * (box.top - box.bottom)) * scale
+        folded = "-" if char in _HYPHENS else unicodedata.normalize("NFKC", char)
+        step = (box.right - box.left) * scale / max(1, len(folded))
+        for i, part in enumerate(folded):
+            left = box.left * scale + i * step
+            yield part, left, left + step, y, tall / 1.2
+    text.close()
+
+
+def _label(word: list[tuple[str, float, float, float, float]], tokenizer: Tokenizer) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
+    """Piece and character rows of one printed word; nothing for text that runs up or down the page."""
+    across, down = word[-1][2] - word[0][1], abs(word[-1][3] - word[0][3])
+    if across <= 0 or down > 0.5 * across:
+        return [], []
+    letters = "".join(entry[0] for entry in word)
+    characters = [((c[1] + c[2]) / 2, c[3], c[4], float(_CLASSES[CODE[c[0]]]) if c[0] in CODE else 37.0) for c in word]
+    found = spell(letters, tokenizer)
+    ends = (word[0][1], word[-1][2])
+    if found is None:
+        return [(entry[0], entry[1], entry[2], -1.0, *ends) for entry in characters], characters
+    pieces = []
+    for term, start, end in found[1]:
+        x = (word[start][1] + word[end - 1][2]) / 2
+        pieces.append((x, word[start][3], word[start][4], float(term), *ends))
+    return pieces, characters
+
+
+def read_page(path: str, number: int, longest_edge: int) -> RealPage | None:
+    """None for pages without a text layer or with too little of it."""
+    import pypdfium2
+
+    try:
+        document = pypdfium2.PdfDocument(path)
+        page = document[number]
+        width, height = page.get_size()
+        scale = longest_edge / max(width, height)
+        if page.get_rotation() or min(width, height) * scale < SIZE / 2:
+            return None
+        picture = page.render(scale=scale, grayscale=True).to_numpy()
+        pixels = np.ascontiguousarray(picture[..., 0] if picture.ndim == 3 else picture)
+        tokenizer = Tokenizer.load()
+        pieces: list[tuple[float, ...]] = []
+        characters: list[tuple[float, ...]] = []
+        word: list[tuple[str, float, float, float, float]] = []
+        for entry in [*_characters(page, scale, pixels.shape[0]), (" ", 0.0, 0.0, 0.0, 0.0)]:
+            # a new line or a wide jump also ends a word, where the layer forgot the space
+            if word and (entry[0] == " " or abs(entry[3] - word[-1][3]) > 0.6 * word[-1][4] or entry[1] - word[-1][2] > word[-1][4]):
+                found = _label(word, tokenizer)
+                pieces += found[0]
+                characters += found[1]
+                word = []
+            if entry[0] != " ":
+                word.append(entry)
+        document.close()
+    except (pypdfium2.PdfiumError, ValueError, IndexError):
+        return None
+    if len(pieces) < 20:
+        return None
+    return RealPage(pixels, np.array(pieces, np.float32), np.array(characters, np.float32))
+
+
+def page_jobs(pdfs: Sequence[Path], per_file: int, edges: tuple[int, int], seed: int) -> list[tuple[str, int, int]]:
+    """(file, page, longest edge) in random order, at most ``per_file`` pages of one file, each at a random size."""
+    import pypdfium2
+
+    rng = random.Random(seed)
+    jobs = []
+    for path in pdfs:
+        try:
+            count = len(pypdfium2.PdfDocument(str(path)))
+        except pypdfium2.PdfiumError:
+            continue
+        pages = rng.sample(range(count), min(count, per_file))
+        jobs += [(str(path), number, rng.randint(*edges)) for number in pages]
+    rng.shuffle(jobs)
+    return jobs
+
+
+def read_pages(jobs: Sequence[tuple[str, int, int]], workers: int) -> Iterator[RealPage]:
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(read_page, *job) for job in jobs]):
+            page = future.result()
+            if page is not None:
+                yield page
+
+
+class PagePool:
+    """Pages on the GPU, to cut windows from."""
+
+    def __init__(self, pages: Sequence[RealPage], device: torch.device) -> None:
+        self.device = device
+        sizes = np.array([page.pixels.size for page in pages])
+        self.offset = torch.from_numpy(np.cumsum(sizes) - sizes).to(device)
+        self.shape = torch.tensor([page.pixels.shape for page in pages], device=device)
+        self.pixels = torch.empty(int(sizes.sum()), dtype=torch.uint8, device=device)
+        for start, page in zip(self.offset.tolist(), pages, strict=True):
+            self.pixels[start : start + page.pixels.size] = torch.from_numpy(page.pixels.reshape(-1)).to(device)
+        self.pieces = ragged([page.pieces for page in pages], device)
+        self.characters = ragged([page.characters for page in pages], device)
+
+    def windows(self, n: int) -> tuple[Tensor, Labels]:
+        """Pictures (n, SIZE, SIZE) around random words of random pages, with their labels."""
+        page = torch.randint(len(self.offset), (n,), device=self.device)
+        rows, starts = self.pieces
+        at = starts[page] + (torch.rand(n, device=self.device) * (starts[page + 1] - starts[page])).long()
+        forward = random_affine(n, self.device)
+        zoom = torch.exp((torch.rand(n, device=self.device) - 0.5) * 0.9)[:, None, None]
+        matrix = forward[:, :, :2] * zoom
+        aim = (torch.rand(n, 2, 1, device=self.device) * 0.8 + 0.1) * SIZE
+        forward = torch.cat([matrix, aim - matrix @ rows[at, :2, None]], 2)
+        return self._cut(page, forward), self._labels(page, forward)
+
+    def _cut(self, page: Tensor, forward: Tensor) -> Tensor:
+        back = torch.linalg.inv(forward[:, :, :2])
+        shift = -(back @ forward[:, :, 2:])
+        axis = torch.arange(SIZE, device=self.device) + 0.5
+        x, y = axis[None, None, :], axis[None, :, None]
+        u = back[:, 0, 0, None, None] * x + back[:, 0, 1, None, None] * y + shift[:, 0, :, None] - 0.5
+        v = back[:, 1, 0, None, None] * x + back[:, 1, 1, None, None] * y + shift[:, 1, :, None] - 0.5
+        height, width = self.shape[page, 0, None, None], self.shape[page, 1, None, None]
+        left, top = u.floor(), v.floor()
+        out = torch.zeros_like(u)
+        for dx in (0, 1):
+            for dy in (0, 1):
+                cx, cy = left + dx, top + dy
+                share = (1 - (u - cx).abs()) * (1 - (v - cy).abs())
+                inside = (cx >= 0) & (cx < width) & (cy >= 0) & (cy < height)
+                address = self.offset[page, None, None] + cy.long().clamp(min=0) * width + cx.long()
+                value = self.pixels[torch.where(inside, address, 0)]
+                out += share * torch.where(inside, 1 - value.float() / 255, 0.0)
+        return out
+
+    def _labels(self, page: Tensor, forward: Tensor) -> Labels:
+        scale = torch.linalg.det(forward[:, :, :2]).abs().sqrt()
+
+        def place(xy: Tensor, window: Tensor) -> Tensor:
+            return (forward[window, :, :2] @ xy[:, :, None])[..., 0] + forward[window, :, 2]
+
+        rows, window = take(self.pieces, page)
+        xy, em = place(rows[:, :2], window), rows[:, 2] * scale[window]
+        left, right = (place(torch.stack([rows[:, i], rows[:, 1]], 1), window) for i in (4, 5))
+        margin = (em * 0.35)[:, None]
+        whole = ((left > margin) & (left < SIZE - margin) & (right > margin) & (right < SIZE - margin)).all(1)
+        inside = ((xy > 0) & (xy < SIZE)).all(1)
+        term = rows[:, 3].long()
+        characters, c_window = take(self.characters, page)
+        c_xy = place(characters[:, :2], c_window)
+        c_in = ((c_xy > 0) & (c_xy < SIZE)).all(1)
+        return Labels(
+            window[inside], xy[inside], em[inside], term[inside].clamp(min=0), (whole & (term >= 0))[inside],
+            c_window[c_in], c_xy[c_in], (characters[:, 2] * scale[c_window])[c_in], characters[c_in, 3].long(),
+        )  # fmt: skip

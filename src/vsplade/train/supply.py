@@ -1,0 +1,113 @@
+"""Batches without waiting: windows are made on a CUDA stream of their own while the last batch is trained on."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from vsplade.train.degrade import degrade
+from vsplade.train.realpages import PagePool, RealPage
+from vsplade.train.synthesis import Synthesis
+from vsplade.train.targets import Targets, build_targets
+from vsplade.train.typeset import Labels
+
+
+@dataclass(frozen=True)
+class Batch:
+    pictures: Tensor  # (windows, SIZE, SIZE) darkness
+    targets: Targets
+    synthetic: int  # the first so many windows are drawn, the rest cut from real pages
+
+    def tensors(self) -> list[Tensor]:
+        return [self.pictures, *(getattr(self.targets, f.name) for f in fields(self.targets))]
+
+
+class GrowingPool:
+    """A page pool that is usable after the first pages and is rebuilt as more of them are rendered."""
+
+    def __init__(self, pages: Iterable[RealPage], device: torch.device, steps: tuple[int, ...]) -> None:
+        self.pool: PagePool | None = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._collect, args=(pages, device, steps), daemon=True)
+        self._thread.start()
+
+    def _collect(self, pages: Iterable[RealPage], device: torch.device, steps: tuple[int, ...]) -> None:
+        held: list[RealPage] = []
+        try:
+            for page in pages:
+                held.append(page)
+                if len(held) in steps:
+                    self.pool = PagePool(held, device)
+                    self._ready.set()
+                    print(f"real pages: {len(held)}", flush=True)
+            if held:
+                self.pool = PagePool(held, device)
+                print(f"real pages: {len(held)}, all", flush=True)
+        finally:
+            self._ready.set()
+
+    def wait(self) -> PagePool | None:
+        self._ready.wait()
+        return self.pool
+
+
+def make_batch(synthesis: Synthesis, pool: PagePool | None, windows: int, real_share: float) -> Batch:
+    real = int(windows * real_share) if pool is not None else 0
+    pictures, labels = synthesis.windows(windows - real)
+    if pool is not None and real:
+        cut, cut_labels = pool.windows(real)
+        labels = Labels.join(labels, cut_labels, windows - real)
+        pictures = torch.cat([pictures, cut])
+    pictures = degrade(pictures)
+    return Batch(pictures, build_targets(labels, pictures), windows - real)
+
+
+class Supply:
+    """Calls ``make`` on a thread; on a GPU also on a stream of its own."""
+
+    def __init__(self, make: Callable[[], Batch], device: torch.device, depth: int = 3) -> None:
+        self._make, self._device = make, device
+        self._queue: queue.Queue[tuple[Batch, torch.cuda.Event | None] | BaseException] = queue.Queue(depth)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
+            while not self._stop.is_set():
+                if stream is None:
+                    self._queue.put((self._make(), None))
+                    continue
+                with torch.cuda.stream(stream), torch.no_grad():
+                    batch = self._make()
+                    event = torch.cuda.Event()
+                    event.record(stream)
+                self._queue.put((batch, event))
+        except BaseException as error:  # handed to the consumer, which raises it
+            self._queue.put(error)
+
+    def next(self) -> Batch:
+        item = self._queue.get()
+        if isinstance(item, BaseException):
+            raise item
+        batch, event = item
+        if event is not None:
+            current = torch.cuda.current_stream(self._device)
+            current.wait_event(event)
+            for tensor in batch.tensors():
+                tensor.record_stream(current)
+        return batch
+
+    def close(self) -> None:
+        self._stop.set()
+        while self._thread.is_alive():
+            try:
+                self._queue.get(timeout=0.1)
+            except queue.Empty:
+                continue
