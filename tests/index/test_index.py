@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vsplade.errors import IndexFormatError, InputError, ModelMismatchError
+from vsplade.errors import IndexFormatError, InputError, ModelMismatchError, StorageError
 from vsplade.index import Index, IndexWriter, SearchBackend, TwoStage, WriteBackend, merging
 from vsplade.query.plan import MAX_TOP
 from vsplade.types import Encoder, Page, SparseVector, TermStatistics
@@ -138,6 +138,8 @@ def test_what_cannot_be_added_is_refused(folder: Path) -> None:
         SparseVector(np.array([26], u32), np.ones(1, f32)),
         SparseVector(np.array([1], u32), np.array([0], f32)),
         SparseVector(np.array([1], u32), np.array([-1], f32)),
+        SparseVector(np.array([1], u32), np.array([1e-19], f32)),
+        SparseVector(np.array([1], u32), np.array([2e16], f32)),
         SparseVector(np.array([1], u32), np.array([np.nan], f32)),
         SparseVector(np.array([1], u32), np.array([np.inf], f32)),
         SparseVector(np.array([1, 2], u32), np.ones(1, f32)),
@@ -163,7 +165,7 @@ def test_what_cannot_be_asked_is_refused(folder: Path) -> None:
         with pytest.raises(InputError, match="k is"):
             index.search("a", k=k)
     for weights in ([-1.0], [0.0], [np.nan], [np.inf]):
-        with pytest.raises(InputError, match="positive and finite"):
+        with pytest.raises(InputError, match="weights must be positive"):
             index.search_vector(SparseVector(np.array([1], np.uint32), np.array(weights, np.float32)))
     with pytest.raises(InputError, match="increase strictly"):
         index.search_vector(SparseVector(np.array([2, 1], np.uint32), np.ones(2, np.float32)))
@@ -265,3 +267,19 @@ def test_threads_give_the_same_answers(tmp_path: Path) -> None:
     assert index.search_batch(queries, filter={"n": 1}, threads=4) == [
         index.search(q, filter={"n": 1}) for q in queries
     ]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX limits")
+def test_too_many_open_files_is_an_error_with_advice(folder: Path) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = os.dup(0)
+    os.close(used)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 1, before[1]))  # the manifest can be read, no more
+        with pytest.raises(StorageError, match="ulimit -n"):
+            Index.open(folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert Index.open(folder).pages == 3

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.errors import IndexFormatError
-from vsplade.index.storage import Chunk, damaged, write_durably
+from vsplade.index.storage import Chunk, damaged, unreadable, write_durably
 
 MAGIC = b"VSPLADE\x00"
 VERSION = 1
@@ -64,11 +64,16 @@ class Container:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with open(path, "rb") as file:
-            size = file.seek(0, 2)
-            if size < _PREFIX.size:
-                raise damaged(self.path, f"it has only {size} bytes")
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        try:
+            with open(path, "rb") as file:
+                size = file.seek(0, 2)
+                if size < _PREFIX.size:
+                    raise damaged(self.path, f"it has only {size} bytes")
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except FileNotFoundError:
+            raise  # a reader may have to begin again: snapshot.py decides
+        except OSError as error:
+            raise unreadable(path, error) from error
         self.size = size
         self.header = self._read_header()
         self._data = _PREFIX.size + self._header_bytes

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vsplade.errors import IndexFormatError
-from vsplade.index.storage import damaged, write_durably
+from vsplade.index.storage import damaged, unreadable, write_durably
 
 NAME = "MANIFEST"
 VERSION = 1
@@ -80,6 +80,8 @@ def load(folder: Path) -> Manifest:
         raise IndexFormatError(
             f"{folder}: there is no index here. Build one with `vsplade index`, or check the folder's name."
         ) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
     first, _, body = content.partition(b"\n")
     words = first.decode("ascii", "replace").split(" ")
     if len(words) != 3 or words[0] != _MARK:

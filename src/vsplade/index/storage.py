@@ -23,6 +23,13 @@ def damaged(path: Path, reason: str) -> IndexFormatError:
     )
 
 
+def unreadable(path: Path, error: OSError) -> StorageError:
+    return StorageError(
+        f"{path}: cannot be read ({error.strerror or error}). Check its permissions; of a very large index, also "
+        "the limit on open files (ulimit -n)."
+    )
+
+
 def write_durably(path: Path, chunks: Iterable[Chunk]) -> int:
     """Write ``path`` so that after a crash it is either absent (or the old one) or whole.
 

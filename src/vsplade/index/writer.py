@@ -16,7 +16,7 @@ from vsplade.index import manifest as manifests
 from vsplade.index import merging, state
 from vsplade.index.columns import check_metadata
 from vsplade.index.identity import EncoderIdentity, check_encoder
-from vsplade.index.invert import MAX_PAGES
+from vsplade.index.invert import MAX_PAGES, WEIGHTS
 from vsplade.index.manifest import JsonValue, Manifest, SegmentEntry
 from vsplade.index.segment import Segment, StoredPage, hash_id, write_segment
 from vsplade.index.snapshot import pack_tombstones, read_live
@@ -151,8 +151,8 @@ class IndexWriter:
                 f"page {id!r}: terms must increase strictly and stay below the vocabulary's "
                 f"{self._manifest.vocabulary}."
             )
-        if not (weights.min() > 0 and np.isfinite(weights.max())):
-            raise InputError(f"page {id!r}: weights must be positive and finite.")
+        if not (weights.min() >= WEIGHTS[0] and weights.max() <= WEIGHTS[1]):
+            raise InputError(f"page {id!r}: weights must be positive: from {WEIGHTS[0]} to {WEIGHTS[1]}.")
         return SparseVector(terms.copy(), weights)
 
     def set_state(self, key: str, value: JsonValue) -> None:

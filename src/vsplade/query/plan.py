@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.errors import InputError
-from vsplade.index.invert import Inverted
+from vsplade.index.invert import WEIGHTS, Inverted
 from vsplade.index.segment import Segment
 from vsplade.types import SparseVector
 
@@ -58,8 +58,8 @@ def checked_query(query: SparseVector, vocabulary: int) -> SparseVector:
         raise InputError(f"the query has {len(terms)} terms; at most {MAX_TERMS} are possible.")
     if np.any(terms[1:] <= terms[:-1]):
         raise InputError("the query's terms must increase strictly; build it with SparseVector.from_dict.")
-    if not (np.all(np.isfinite(weights)) and np.all(weights > 0)):
-        raise InputError("the query's weights must be positive and finite.")
+    if not np.all((weights >= WEIGHTS[0]) & (weights <= WEIGHTS[1])):
+        raise InputError(f"the query's weights must be positive: from {WEIGHTS[0]} to {WEIGHTS[1]}.")
     known = terms < vocabulary
     if known.all():
         return SparseVector(terms, weights)
