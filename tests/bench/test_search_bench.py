@@ -26,7 +26,8 @@ def test_every_engine_finds_what_the_oracle_finds(name: str, tmp_path: Path) -> 
         queries = unweighted(queries)
     oracle = exact_top(SPEC, queries, 10)
     assert engine.build(SPEC, tmp_path) >= 0
-    milliseconds, found = measure(engine, queries, 10)
+    milliseconds, found, busy = measure(engine, queries, 10)
+    assert busy >= 0
     assert len(milliseconds) == 20
     assert min(milliseconds) > 0
     assert engine.bytes() > 0
