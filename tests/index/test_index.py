@@ -283,3 +283,21 @@ def test_too_many_open_files_is_an_error_with_advice(folder: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert Index.open(folder).pages == 3
+
+
+def test_any_text_can_be_kept(tmp_path: Path) -> None:
+    """Also a file name that is not UTF-8, which Python hands over with lone surrogates."""
+    odd = os.fsdecode(b"caf\xe9.pdf")
+    with IndexWriter(tmp_path, identity(26)) as writer:
+        for id in (odd, "日本語", "a\nb", "\x00"):
+            writer.add(id, Letters().encode_query("ab"), {"path": id, id: 1})
+            writer.set_state(f"file:{id}", [id])
+        with pytest.raises(InputError, match="cannot be kept as JSON"):
+            writer.set_state("x", object())  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="cannot be kept as JSON"):
+            writer.set_state("x", float("nan"))
+    index = Index.open(tmp_path)
+    assert list(index.ids()) == [odd, "日本語", "a\nb", "\x00"]
+    assert list(index.ids({"path": odd})) == [odd]
+    assert index.metadata(odd) == {"path": odd, odd: 1}
+    assert index.state(f"file:{odd}") == {f"file:{odd}": [odd]}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from vsplade.errors import InputError
 from vsplade.index.container import Array, Container
+from vsplade.index.storage import to_bytes
 from vsplade.types import Json, Metadata
 
 EXACT = 1 << 53
@@ -79,7 +80,7 @@ def build_columns(rows: Sequence[Mapping[str, Json]]) -> tuple[list[str], dict[s
     for number, key in enumerate(keys):
         distinct = [value for _, value in values[key]]
         arrays[f"column.{number}.codes"] = codes[key].astype(np.min_scalar_type(len(distinct)))
-        text = json.dumps(distinct, ensure_ascii=False, separators=(",", ":")).encode()
+        text = to_bytes(json.dumps(distinct, ensure_ascii=False, separators=(",", ":")))
         arrays[f"column.{number}.values"] = np.frombuffer(text, dtype=np.uint8)
     return keys, arrays
 

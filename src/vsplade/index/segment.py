@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from vsplade.index.columns import Column, build_columns, read_column
 from vsplade.index.container import Array, Container, write_container
 from vsplade.index.invert import Inverted, invert
+from vsplade.index.storage import from_bytes, to_bytes
 from vsplade.types import Json, SparseVector
 
 FULL = "full."
@@ -32,7 +33,7 @@ class StoredPage:
 
 
 def hash_id(page_id: str) -> int:
-    return int.from_bytes(hashlib.blake2b(page_id.encode(), digest_size=8).digest(), "little")
+    return int.from_bytes(hashlib.blake2b(to_bytes(page_id), digest_size=8).digest(), "little")
 
 
 def write_segment(path: Path, pages: Sequence[StoredPage], vocabulary: int, first_stage_terms: int) -> int:
@@ -49,8 +50,8 @@ def write_segment(path: Path, pages: Sequence[StoredPage], vocabulary: int, firs
     hashes = np.array([hash_id(page.id) for page in pages], dtype=np.uint64)
     by_hash = np.argsort(hashes, kind="stable")
     arrays |= {"hash.values": hashes[by_hash], "hash.pages": by_hash.astype(np.uint16)}
-    arrays |= _texts("id", [page.id.encode() for page in pages])
-    rows = [json.dumps(page.metadata, ensure_ascii=False, separators=(",", ":")).encode() for page in pages]
+    arrays |= _texts("id", [to_bytes(page.id) for page in pages])
+    rows = [to_bytes(json.dumps(page.metadata, ensure_ascii=False, separators=(",", ":"))) for page in pages]
     arrays |= _texts("metadata", rows)
     arrays |= _texts("thumbnail", [page.thumbnail for page in pages])
     keys, columns = build_columns([page.metadata for page in pages])
@@ -154,7 +155,7 @@ class Segment:
         return bytes(texts[starts.item(page) : starts.item(page + 1)])
 
     def id(self, page: int) -> str:
-        return self._text("id", page).decode()
+        return from_bytes(self._text("id", page))
 
     def metadata(self, page: int) -> dict[str, Json]:
         row: dict[str, Json] = json.loads(self._text("metadata", page))

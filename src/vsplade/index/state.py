@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vsplade.index.manifest import JsonValue, StateEntry
-from vsplade.index.storage import damaged, write_durably
+from vsplade.index.storage import damaged, to_bytes, write_durably
 
 MAX_FILES = 8
 State = dict[str, JsonValue]
@@ -20,7 +20,7 @@ State = dict[str, JsonValue]
 
 def write_changes(path: Path, changes: Mapping[str, JsonValue]) -> StateEntry:
     """``changes`` maps a key to its new value, or to None where the key was removed."""
-    body = json.dumps(changes, ensure_ascii=False, separators=(",", ":")).encode()
+    body = to_bytes(json.dumps(changes, ensure_ascii=False, separators=(",", ":")))
     write_durably(path, [body])
     return StateEntry(path.name, len(changes), zlib.crc32(body))
 

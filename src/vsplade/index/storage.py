@@ -16,6 +16,15 @@ _PIECE = 1 << 24
 _SPARE = ".new"
 
 
+def to_bytes(text: str) -> bytes:
+    """UTF-8; lone surrogates, Python's form of file names that are not UTF-8, are kept as they are."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def from_bytes(body: bytes) -> str:
+    return body.decode("utf-8", "surrogatepass")
+
+
 def damaged(path: Path, reason: str) -> IndexFormatError:
     return IndexFormatError(
         f"{path}: this index file is damaged: {reason}. Restore the folder from a copy, or delete it and run "
@@ -25,8 +34,8 @@ def damaged(path: Path, reason: str) -> IndexFormatError:
 
 def unreadable(path: Path, error: OSError) -> StorageError:
     return StorageError(
-        f"{path}: cannot be read ({error.strerror or error}). Check its permissions; of a very large index, also "
-        "the limit on open files (ulimit -n)."
+        f"{path}: cannot be read ({error.strerror or error}). Check its permissions; of a very large index, "
+        "also the limit on open files (ulimit -n)."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -158,6 +159,10 @@ class IndexWriter:
     def set_state(self, key: str, value: JsonValue) -> None:
         """Keep a JSON value under ``key``, committed together with the pages; None removes it."""
         self._open()
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"the state of {key!r} cannot be kept as JSON: {error}.") from error
         self._state_changes[key] = value
 
     def state(self, prefix: str = "") -> dict[str, JsonValue]:

@@ -51,7 +51,11 @@ def ciff_chunks(source: VectorSource, vocabulary: Vocabulary, scale: float) -> I
         head = _text(1, name) + _number(2, len(gaps)) + _number(3, total)
         yield _message(head + postings(gaps, impacts[span]))
     for number, page_id in enumerate(ids):
-        yield _message(_number(1, number) + _text(2, page_id.encode()) + _number(3, int(lengths[number])))
+        yield _message(
+            _number(1, number)
+            + _text(2, page_id.encode("utf-8", "backslashreplace"))
+            + _number(3, int(lengths[number]))
+        )
 
 
 def _gather(

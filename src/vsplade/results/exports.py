@@ -59,7 +59,9 @@ def _json_lines(source: VectorSource, vocabulary: Vocabulary, format: str, scale
             weights[vocabulary.token(term)] = (
                 max(1, round(weight * scale)) if format == "anserini" else weight
             )
-        line = json.dumps({"id": page_id, text_key: "", "vector": weights}, ensure_ascii=False)
+        line = json.dumps(
+            {"id": page_id, text_key: "", "vector": weights}
+        )  # ASCII: whatever the id is made of
         yield line.encode() + b"\n"
 
 
