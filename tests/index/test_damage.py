@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 from vsplade.errors import IndexFormatError, StorageError
 from vsplade.index import Index, IndexWriter, snapshot, storage
+from vsplade.index import manifest as manifests
 from vsplade.types import SparseVector
 
 from . import crash_worker
@@ -107,6 +109,16 @@ def test_a_small_damaged_segment_is_found_when_the_index_is_opened(folder: Path)
     path.write_bytes(bytes(sound))
     with pytest.raises(IndexFormatError, match=f"{path.name}: this index file is damaged"):
         Index.open(folder)
+
+
+def test_a_page_that_is_live_twice_is_found(folder: Path) -> None:
+    """No byte is wrong here, but a tombstone is missing."""
+    with IndexWriter(folder) as target:
+        crash_worker.write_commit(target, 4)  # writes the pages of commit 1 again
+    manifest = manifests.load(folder)
+    entries = tuple(replace(entry, deleted=0, tombstones=None) for entry in manifest.segments)
+    manifests.store(folder, manifest.with_changes(segments=entries))
+    assert any("and again in" in problem for problem in Index.open(folder).check())
 
 
 def test_versions_and_strangers_are_refused(folder: Path) -> None:

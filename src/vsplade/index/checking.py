@@ -21,27 +21,17 @@ def check(folder: Path) -> list[str]:
     except VspladeError as error:
         return [str(error)]
     problems: list[str] = []
-    seen: dict[str, str] = {}
     for live in snapshot.segments:
         damaged = list(live.segment.container.problems())
-        problems += damaged or [
-            f"{live.segment.container.path}: {problem}" for problem in _check_segment(live, seen)
-        ]
-    return problems
+        problems += damaged or [f"{live.segment.container.path}: {problem}" for problem in _misfits(live)]
+    return problems or list(_ids_that_are_live_twice(snapshot))
 
 
-def _check_segment(live: LiveSegment, seen: dict[str, str]) -> Iterator[str]:
+def _misfits(live: LiveSegment) -> Iterator[str]:
+    """Arrays of a segment that do not fit each other."""
     segment = live.segment
     if int(segment.starts[-1]) != segment.postings or len(segment.starts) != segment.pages + 1:
         yield "the pages' vectors do not add up"
-    name = segment.container.path.name
-    for page in range(segment.pages):
-        if live.live is not None and not live.live[page]:
-            continue
-        page_id = segment.id(page)
-        if page_id in seen:
-            yield f"page {page_id!r} is also in {seen[page_id]}"
-        seen[page_id] = name
     structures = [(FULL, segment.full, segment.postings)]
     if segment.container.header["first_stage_terms"]:
         first = segment.first_stage(segment.container.header["first_stage_terms"])
@@ -49,6 +39,26 @@ def _check_segment(live: LiveSegment, seen: dict[str, str]) -> Iterator[str]:
     for prefix, inverted, postings in structures:
         if inverted.postings != postings or not _sound(segment, inverted):
             yield f"the searchable structure {prefix.rstrip('.')!r} does not fit the pages"
+
+
+def _ids_that_are_live_twice(snapshot: Snapshot) -> Iterator[str]:
+    """By hash first: the ids of a large index would not fit into memory as Python strings."""
+    hashes, numbers = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.int64)]
+    for live in snapshot.segments:
+        pages = live.segment.container["hash.pages"].astype(np.int64)
+        kept = slice(None) if live.live is None else live.live[pages]
+        hashes.append(live.segment.container["hash.values"][kept])
+        numbers.append(live.base + pages[kept])
+    joined, numbered = np.concatenate(hashes), np.concatenate(numbers)
+    order = np.argsort(joined, kind="stable")
+    twins = np.flatnonzero(joined[order][1:] == joined[order][:-1])
+    for one, other in zip(numbered[order[twins]].tolist(), numbered[order[twins + 1]].tolist(), strict=True):
+        (first, first_page), (second, second_page) = snapshot.locate(one), snapshot.locate(other)
+        if first.id(first_page) == second.id(second_page):
+            yield (
+                f"page {first.id(first_page)!r} is in {first.container.path} and again in "
+                f"{second.container.path}"
+            )
 
 
 def _sound(segment: Segment, inverted: Inverted) -> bool:
