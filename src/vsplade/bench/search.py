@@ -86,7 +86,8 @@ def format_row(row: dict[str, Any]) -> str:
     return (
         f"{row['engine']:<14} k={row['k']:<4} mean {row['mean_ms']:8.3f} ms  p50 {row['p50_ms']:8.3f}  "
         f"p95 {row['p95_ms']:8.3f}  p99 {row['p99_ms']:8.3f}  processor {row['processor_ms']:8.3f}  "
-        f"recall {recall}  build {row['build_s']:7.1f} s  {row['bytes'] / 2**20:8.1f} MiB  RAM {row['ram_mb']:7.0f} MiB"
+        f"recall {recall}  build {row['build_s']:7.1f} s  {row['bytes'] / 2**20:8.1f} MiB  "
+        f"RAM {row['ram_mb']:7.0f} MiB"
     )
 
 
