@@ -37,4 +37,6 @@ class MissingExtraError(VspladeError):
     """A heavy, optional dependency is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an extra that is not installed. Run: pip install 'vsplade[{extra}]'")
+        super().__init__(
+            f"{feature} needs an extra that is not installed. Run: pip install 'vsplade[{extra}]'"
+        )

@@ -1,9 +1,10 @@
 """The reader's network in torch: for training, for export, and for encoding on a GPU.
 
-Two parts, so that the arithmetic goes where there is ink. The *trunk* is a small convolutional net over the picture:
-it tells for every cell of 8 x 8 pixels whether the middle of a word piece lies there, and gives the cell's features.
-The *head* runs only on those cells (some hundreds a page) and names the piece out of the whole vocabulary. Type is
-read between about 7 and 38 px; larger type is read on smaller copies of the page, so the net need not learn size.
+Two parts, so that the arithmetic goes where there is ink. The *trunk* is a small convolutional net over the
+picture: it tells for every cell of 8 x 8 pixels whether the middle of a word piece lies there, and gives the
+cell's features. The *head* runs only on those cells (some hundreds a page) and names the piece out of the
+whole vocabulary. Type is read between about 7 and 38 px; larger type is read on smaller copies of the page,
+so the net need not learn size.
 
 Only dense convolutions, batch norm and ReLU: they fold into plain convolutions and quantise to 8 bits.
 """
@@ -38,7 +39,9 @@ class NetworkConfig:
         return asdict(self)
 
 
-def convolution(inputs: int, outputs: int, kernel: tuple[int, int] = (3, 3), stride: int = 1) -> nn.Sequential:
+def convolution(
+    inputs: int, outputs: int, kernel: tuple[int, int] = (3, 3), stride: int = 1
+) -> nn.Sequential:
     padding = (kernel[0] // 2, kernel[1] // 2)
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False), nn.BatchNorm2d(outputs)
@@ -58,7 +61,9 @@ class Block(nn.Module):
 
 
 class Trunk(nn.Module):
-    """Picture (batch, 1, height, width), white = 0 and black = 1, sides multiples of 16 -> cells and their features."""
+    """Picture (batch, 1, height, width), white = 0 and black = 1, sides multiples of 16 -> cells and their
+    features.
+    """
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
@@ -72,10 +77,12 @@ class Trunk(nn.Module):
         self.up = convolution(config.coarse, config.middle, (1, 1))
         self.join = Block(config.middle, (1, 7))
         self.word = nn.Conv2d(config.middle, 1, 1)
-        nn.init.constant_(self.word.bias, -4.0)  # type: ignore[arg-type]  # few cells hold a word
+        nn.init.constant_(self.word.bias, -4.0)  # few cells hold a word
 
     def forward(self, picture: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Word-middle logits (b, h/8, w/8), fine features, coarse features, and the features characters are read from."""
+        """Word-middle logits (b, h/8, w/8), fine features, coarse features, and the features characters are
+        read from.
+        """
         x = functional.relu(self.stem(picture))
         x = self.fine(functional.relu(self.to_fine(x)))
         middle = self.middle(functional.relu(self.to_middle(x)))

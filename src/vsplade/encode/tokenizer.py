@@ -1,9 +1,10 @@
 """Words to vocabulary terms: the one tokenizer, for queries, text layers and the reader's labels.
 
-Why our own. The reader has to name, from pixels alone, the pieces that a query will be split into, so the pieces
-follow what can be *seen*: lower case, accents stripped, punctuation never a term, digits in fixed groups of three from
-the left (years stay whole). Greedy longest match needs no table of merges and one look from left to right, which is
-also how the reader sees a word. It loads in milliseconds and needs no library at query time.
+Why our own. The reader has to name, from pixels alone, the pieces that a query will be split into, so the
+pieces follow what can be *seen*: lower case, accents stripped, punctuation never a term, digits in fixed
+groups of three from the left (years stay whole). Greedy longest match needs no table of merges and one look
+from left to right, which is also how the reader sees a word. It loads in milliseconds and needs no library at
+query time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ LONGEST_WORD = 48
 """Longer runs of letters are noise (base64, separators): only their first characters are read."""
 
 _RUNS = re.compile(r"[a-z]+|[0-9]+")
-_ALWAYS = str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ł": "l", "ı": "i", "þ": "th", "ð": "d"})
+_ALWAYS = str.maketrans(
+    {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ł": "l", "ı": "i", "þ": "th", "ð": "d"}
+)
 
 
 def normalise(text: str) -> str:
@@ -39,7 +42,9 @@ def split_words(text: str) -> Iterator[str]:
 
 
 class Tokenizer:
-    """Greedy longest-match word pieces over a fixed vocabulary; a piece that goes on a word begins with ``##``."""
+    """Greedy longest-match word pieces over a fixed vocabulary; a piece that goes on a word begins with
+    ``##``.
+    """
 
     def __init__(self, tokens: list[str]) -> None:
         self._tokens = tokens

@@ -1,4 +1,4 @@
-"""Checkpoints without pickle: tensors in safetensors, the rest in its JSON header, written whole or not at all."""
+"""Checkpoints without pickle: tensors in safetensors, the rest in its header; written whole or not at all."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def load_model(model: nn.Module, tensors: dict[str, Tensor], prefix: str = "mode
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     state = optimizer.state_dict()["state"]
-    return {f"optimizer.{n}.{key}": torch.as_tensor(v) for n, values in state.items() for key, v in values.items()}
+    return {
+        f"optimizer.{n}.{key}": torch.as_tensor(v) for n, values in state.items() for key, v in values.items()
+    }
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> bool:

@@ -1,7 +1,7 @@
 """What happens to a page on its way to a screen: scanners, copiers, faxes, JPEG, projectors, age.
 
-Each step hits a random share of the windows with random strength. Pictures are darkness (white 0, black 1), shape
-(windows, SIZE, SIZE); positions never change here, so labels stay true.
+Each step hits a random share of the windows with random strength. Pictures are darkness (white 0, black 1),
+shape (windows, SIZE, SIZE); positions never change here, so labels stay true.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def swell(x: Tensor, amount: Tensor) -> Tensor:
     """Ink that spreads (amount > 0) or breaks up (amount < 0), as copies of copies do."""
     fat = functional.max_pool2d(x[:, None], 3, 1, 1)[:, 0]
     thin = -functional.max_pool2d(-x[:, None], 3, 1, 1)[:, 0]
-    return torch.where(amount > 0, x + (fat - x) * amount.clamp(min=0), x + (thin - x) * (-amount).clamp(min=0))
+    return torch.where(
+        amount > 0, x + (fat - x) * amount.clamp(min=0), x + (thin - x) * (-amount).clamp(min=0)
+    )
 
 
 def resample(x: Tensor, factor: float) -> Tensor:
@@ -52,13 +54,15 @@ def resample(x: Tensor, factor: float) -> Tensor:
 
 
 _LUMINANCE = [
-    16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55, 14, 13, 16, 24, 40, 57, 69, 56, 14, 17, 22, 29, 51, 87, 80, 62,
-    18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92, 49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98, 112, 100, 103, 99,
+    16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55,
+    14, 13, 16, 24, 40, 57, 69, 56, 14, 17, 22, 29, 51, 87, 80, 62,
+    18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92,
+    49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98, 112, 100, 103, 99,
 ]  # fmt: skip
 
 
 def jpeg(x: Tensor, strength: Tensor) -> Tensor:
-    """The loss of JPEG's grey channel: 8 x 8 blocks, cosine transform, the standard table times ``strength``."""
+    """What JPEG loses of grey: 8 x 8 blocks, cosine transform, the standard table times ``strength``."""
     n, height, width = x.shape
     k = torch.arange(8, device=x.device, dtype=torch.float32)
     basis = torch.cos((2 * k[None] + 1) * k[:, None] * math.pi / 16) / 2
@@ -79,7 +83,8 @@ def age_planes(planes: Tensor) -> None:
     grain = smooth_noise(n, size, size // 4, device) * _uniform(n, 0, 0.08, device) * _some(n, 0.25, device)
     paper.add_(clouds).add_(grain).clamp_(0, 1)
     cover.copy_(swell(cover, _uniform(n, -0.6, 0.7, device) * _some(n, 0.35, device)))
-    fade = 1 - (smooth_noise(n, size, 24, device).abs() * _uniform(n, 0, 0.4, device)) * _some(n, 0.25, device)
+    blotches = smooth_noise(n, size, 24, device).abs() * _uniform(n, 0, 0.4, device)
+    fade = 1 - blotches * _some(n, 0.25, device)
     cover.mul_(fade.clamp(0.3, 1))
 
 
@@ -87,18 +92,22 @@ def degrade(x: Tensor) -> Tensor:
     """After: resolution, focus, noise, thresholding, JPEG, contrast, polarity."""
     n, device = len(x), x.device
     quarter = max(1, n // 8)
-    for part, factor in zip(torch.randperm(n, device=device)[: 3 * quarter].split(quarter), (0.62, 0.75, 0.87), strict=False):
+    parts = torch.randperm(n, device=device)[: 3 * quarter].split(quarter)
+    for part, factor in zip(parts, (0.62, 0.75, 0.87), strict=False):
         x[part] = resample(x[part], factor)
     x = swell(x, _uniform(n, -0.5, 0.6, device) * _some(n, 0.2, device))
     x = blur(x, _uniform(n, 0.05, 1.1, device) * _some(n, 0.6, device))
-    x = x + (x - blur(x, torch.full((n, 1, 1), 1.0, device=device))) * _uniform(n, 0, 1.2, device) * _some(n, 0.25, device)
+    edges = x - blur(x, torch.full((n, 1, 1), 1.0, device=device))
+    x = x + edges * _uniform(n, 0, 1.2, device) * _some(n, 0.25, device)
     x = x + torch.randn_like(x) * _uniform(n, 0, 0.08, device) * _some(n, 0.4, device)
     low, high = x.flatten(1).amin(1)[:, None, None], x.flatten(1).amax(1)[:, None, None]
     level, steep = low + (high - low) * _uniform(n, 0.3, 0.7, device), _uniform(n, 6, 40, device)
     x = torch.where(_some(n, 0.2, device), torch.sigmoid((x - level) * steep), x)
     speckle = torch.rand_like(x)
     density = _uniform(n, 0, 0.006, device) * _some(n, 0.2, device)
-    x = torch.where(speckle < density, torch.ones_like(x), torch.where(speckle > 1 - density, torch.zeros_like(x), x))
+    x = torch.where(
+        speckle < density, torch.ones_like(x), torch.where(speckle > 1 - density, torch.zeros_like(x), x)
+    )
     x = torch.where(_some(n, 0.5, device), jpeg(x, _uniform(n, 0.2, 3.5, device)), x.float())
     contrast, lift = _uniform(n, 0.35, 1.0, device), torch.rand(n, 1, 1, device=device)
     x = torch.where(_some(n, 0.35, device), x * contrast + (1 - contrast) * lift, x)

@@ -1,14 +1,14 @@
 """Put glyphs and boxes on pictures: one Triton program a glyph on a GPU, a plain loop elsewhere (for tests).
 
-A picture is three planes: how dark the paper is, how dark the ink is, and how much ink covers a pixel. Coverage is
-joined by maximum, so the order of glyphs does not matter and every program may write at once.
+A picture is three planes: how dark the paper is, how dark the ink is, and how much ink covers a pixel.
+Coverage is joined by maximum, so the order of glyphs does not matter and every program may write at once.
 """
 
 from __future__ import annotations
 
-
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from vsplade.train.scenes import COVER, INK, PAPER, SIZE
 from vsplade.train.typeset import Glyphs
@@ -22,9 +22,7 @@ except ImportError:  # a machine without a GPU: the plain loop below is used
 if triton is not None:
 
     @triton.jit
-    def _glyph_kernel(
-        cover, ink, window, offset, size, inverse, bounds, SIZE, BLOCK: tl.constexpr
-    ):  # type: ignore[no-untyped-def]  # pragma: no cover - needs a GPU
+    def _glyph_kernel(cover, ink, window, offset, size, inverse, bounds, SIZE, BLOCK: tl.constexpr):
         n = tl.program_id(0)
         x0, y0 = tl.load(bounds + n * 4), tl.load(bounds + n * 4 + 1)
         x1, y1 = tl.load(bounds + n * 4 + 2), tl.load(bounds + n * 4 + 3)
@@ -57,7 +55,7 @@ if triton is not None:
     @triton.jit
     def _box_kernel(
         planes, plane, window, value, inverse, extent, bounds, windows, SIZE, BLOCK: tl.constexpr
-    ):  # type: ignore[no-untyped-def]  # pragma: no cover - needs a GPU
+    ):
         n = tl.program_id(0)
         x0, y0 = tl.load(bounds + n * 4), tl.load(bounds + n * 4 + 1)
         x1, y1 = tl.load(bounds + n * 4 + 2), tl.load(bounds + n * 4 + 3)
@@ -102,14 +100,15 @@ def draw_glyphs(cover: Tensor, glyphs: Glyphs, ink: Tensor) -> None:
         bitmap = ink[start : start + height * width].view(height, width).float() / 255
         ys, xs = torch.meshgrid(torch.arange(y0, y1) + 0.5, torch.arange(x0, x1) + 0.5, indexing="ij")
         a, b, c, d, e, f = glyphs.inverse[n].tolist()
-        grid = torch.stack([(a * xs + b * ys + c) / width * 2 - 1, (d * xs + e * ys + f) / height * 2 - 1], -1)
-        value = torch.nn.functional.grid_sample(bitmap[None, None], grid[None].float(), align_corners=False)[0, 0]
+        u, v = (a * xs + b * ys + c) / width * 2 - 1, (d * xs + e * ys + f) / height * 2 - 1
+        grid = torch.stack([u, v], -1)[None].float()
+        value = functional.grid_sample(bitmap[None, None], grid, align_corners=False)[0, 0]
         area = cover[int(glyphs.window[n]), y0:y1, x0:x1]
         area.copy_(torch.maximum(area, value))
 
 
 def draw_boxes(planes: Tensor, boxes: Tensor, window: Tensor, forward: Tensor) -> None:
-    """Paint ``boxes`` (n, len(BOX)) on ``planes`` (3, windows, SIZE, SIZE) in place; ``forward`` as in typeset."""
+    """Paint ``boxes`` (n, len(BOX)) on ``planes`` (3, windows, SIZE, SIZE), in place."""
     if not len(boxes):
         return
     affine = forward[window]
@@ -126,8 +125,9 @@ def draw_boxes(planes: Tensor, boxes: Tensor, window: Tensor, forward: Tensor) -
     plane, window = boxes[shown, 5].int().contiguous(), window[shown].contiguous()
     if planes.is_cuda:
         _box_kernel[(len(tone),)](
-            planes, plane, window, tone, inverse, extent, bounds, planes.shape[1], SIZE, BLOCK=512, num_warps=4
-        )
+            planes, plane, window, tone, inverse, extent, bounds, planes.shape[1], SIZE,
+            BLOCK=512, num_warps=4,
+        )  # fmt: skip
         return
     for n in range(len(tone)):
         x0, y0, x1, y1 = bounds[n].tolist()

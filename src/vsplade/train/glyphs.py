@@ -1,4 +1,4 @@
-"""A glyph atlas: every character of every font at a few sizes, trimmed, in one flat array that lives on the GPU."""
+"""A glyph atlas: every character of every font at a few sizes, trimmed, in one flat array on the GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Atlas:
     ink: Tensor  # flat uint8
     offset: Tensor  # (fonts, levels, characters) int64 into ``ink``
     size: Tensor  # (fonts, levels, characters, 2) height, width
-    bearing: Tensor  # (fonts, levels, characters, 2) top above the baseline, left of the pen, px at that level
+    bearing: Tensor  # (fonts, levels, characters, 2) top above the baseline, left of the pen, in px
     advance: Tensor  # (fonts, characters) in em
 
     def to(self, device: torch.device) -> Atlas:
@@ -40,8 +40,9 @@ _Face = tuple[list[NDArray[np.uint8]], NDArray[np.int32], NDArray[np.float32]]
 
 
 def draw_face(path: str) -> _Face | None:
-    """Bitmaps in (level, character) order with their (height, width, top, left), and advances; None for a face
-    that lacks letters or digits (symbol fonts, other scripts)."""
+    """Bitmaps in (level, character) order with their (height, width, top, left), and advances; None for a
+    face that lacks letters or digits (symbol fonts, other scripts).
+    """
     try:
         big = ImageFont.truetype(path, 200)
         missing = bytes(big.getmask("\U0010ffff"))
@@ -58,11 +59,12 @@ def draw_face(path: str) -> _Face | None:
         font = ImageFont.truetype(path, level)
         for char in CHARSET:
             left, top, right, bottom = font.getbbox(char, anchor="ls") if char != " " else (0, 0, 0, 0)
-            if char in absent or right <= left or bottom <= top or right - left > 3 * level or bottom - top > 3 * level:
+            across, down = right - left, bottom - top
+            if char in absent or not 0 < across <= 3 * level or not 0 < down <= 3 * level:
                 bitmaps.append(np.zeros((0, 0), np.uint8))
                 metrics.append((0, 0, 0, 0))
                 continue
-            picture = Image.new("L", (int(right - left) + 2, int(bottom - top) + 2))
+            picture = Image.new("L", (int(across) + 2, int(down) + 2))
             ImageDraw.Draw(picture).text((1 - left, 1 - top), char, fill=255, font=font, anchor="ls")
             bitmaps.append(np.asarray(picture))
             metrics.append((picture.height, picture.width, int(1 - top), int(left - 1)))

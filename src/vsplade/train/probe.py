@@ -1,7 +1,8 @@
-"""Read a folder of pages with a checkpoint and keep everything the head said, to try weightings without reading again.
+"""Read a folder of pages with a checkpoint and keep everything the head said, to try weightings without
+reading again.
 
-``python -m vsplade.train.probe CHECKPOINT IMAGES --out cells.npz``. Kept per word cell: page, place, scale of the pyramid, the
-probability that a word is there, and the best few terms with their log-probabilities.
+``python -m vsplade.train.probe CHECKPOINT IMAGES --out cells.npz``. Kept per word cell: page, place, scale of
+the pyramid, the probability that a word is there, and the best few terms with their log-probabilities.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.nn import functional
 
 from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features
 from vsplade.train import checkpoint
@@ -41,7 +43,7 @@ def picture(path: Path, longest_edge: int) -> np.ndarray:
 
 def pad(x: Tensor) -> Tensor:
     """To multiples of 16, repeating the edge."""
-    return torch.nn.functional.pad(x, (0, -x.shape[-1] % 16, 0, -x.shape[-2] % 16), mode="replicate")
+    return functional.pad(x, (0, -x.shape[-1] % 16, 0, -x.shape[-2] % 16), mode="replicate")
 
 
 def pyramid(grey: Tensor, scales: tuple[float, ...]) -> Iterator[tuple[float, Tensor]]:
@@ -50,7 +52,8 @@ def pyramid(grey: Tensor, scales: tuple[float, ...]) -> Iterator[tuple[float, Te
         if scale == 1:
             yield scale, pad(dark)
         elif min(dark.shape[-2:]) * scale >= 32:
-            yield scale, pad(torch.nn.functional.interpolate(dark, scale_factor=scale, mode="bilinear", antialias=True))
+            small = functional.interpolate(dark, scale_factor=scale, mode="bilinear", antialias=True)
+            yield scale, pad(small)
 
 
 @torch.inference_mode()
@@ -64,8 +67,14 @@ def read_cells(model: Reader, grey: Tensor, scales: tuple[float, ...]) -> list[n
                 continue
             named = model.head(cell_features(fine, coarse, batch, row, column))
         best = torch.log_softmax(named.float(), 1).topk(BEST, 1)
-        cells = [((column + 0.5) * CELL / scale), ((row + 0.5) * CELL / scale), torch.full_like(row, 0) + scale, logits[batch, row, column].float()]
-        found.append(torch.cat([torch.stack([c.float() for c in cells], 1), best.values, best.indices.float()], 1).cpu().numpy())
+        cells = [
+            ((column + 0.5) * CELL / scale),
+            ((row + 0.5) * CELL / scale),
+            torch.full_like(row, 0) + scale,
+            logits[batch, row, column].float(),
+        ]
+        places = torch.stack([c.float() for c in cells], 1)
+        found.append(torch.cat([places, best.values, best.indices.float()], 1).cpu().numpy())
     return found
 
 

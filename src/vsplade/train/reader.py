@@ -1,8 +1,9 @@
-"""Train the page reader: ``python -m vsplade.train.reader --words W --fonts DIR --pdfs DIR --out DIR --seconds N``.
+"""Train the page reader: ``python -m vsplade.train.reader --words W --fonts DIR --pdfs DIR --out DIR
+--seconds N``.
 
-The schedule runs on the clock: warm up, hold, and decay over the last part of ``--seconds``, so that a run fits the GPU time
-there is. A checkpoint is written every minute; ``--resume`` goes on from one (its optimizer state and spent time included),
-``--initial`` starts a new schedule from the weights of one.
+The schedule runs on the clock: warm up, hold, and decay over the last part of ``--seconds``, so that a run
+fits the GPU time there is. A checkpoint is written every minute; ``--resume`` goes on from one (its optimizer
+state and spent time included), ``--initial`` starts a new schedule from the weights of one.
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ from vsplade.train.synthesis import Synthesis, make_scenes
 from vsplade.train.typeset import Typesetter
 from vsplade.train.words import WordBank
 
-COMMON_FACES = ("nimbus", "liberation", "termes", "heros", "cursor", "freesans", "freeserif", "dejavu", "roboto", "opensans",
-                "lato", "courier", "cmun", "c059", "p052", "notosans", "notoserif", "stix", "inter-", "carlito", "typewriter")  # fmt: skip
+COMMON_FACES = (
+    "nimbus", "liberation", "termes", "heros", "cursor", "freesans", "freeserif", "dejavu", "roboto",
+    "opensans", "lato", "courier", "cmun", "c059", "p052", "notosans", "notoserif", "stix", "inter-",
+    "carlito", "typewriter",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,9 @@ def face_weights(paths: list[Path]) -> Tensor:
 
 def build_supply(options: argparse.Namespace, config: TrainingConfig, device: torch.device) -> Supply:
     workers = max(1, (os.cpu_count() or 2) - 2)
-    fonts = sorted(p for p in options.fonts.rglob("*") if p.suffix.lower() in {".ttf", ".otf"})[: options.most_fonts]
+    fonts = sorted(p for p in options.fonts.rglob("*") if p.suffix.lower() in {".ttf", ".otf"})[
+        : options.most_fonts
+    ]
     pdfs = sorted(options.pdfs.rglob("*.pdf")) if options.pdfs else []
     pool = None
     if pdfs:
@@ -114,7 +120,9 @@ class Meter:
 
 
 class Training:
-    def __init__(self, network: NetworkConfig, config: TrainingConfig, out: Path, device: torch.device) -> None:
+    def __init__(
+        self, network: NetworkConfig, config: TrainingConfig, out: Path, device: torch.device
+    ) -> None:
         self.config, self.out, self.device = config, out, device
         self.model = Reader(network).to(device)
         if device.type == "cuda":
@@ -125,13 +133,17 @@ class Training:
             {"params": decayed, "weight_decay": config.decay},
             {"params": plain, "weight_decay": 0.0},
         ]
-        self.optimizer = torch.optim.AdamW(groups, lr=config.rate, betas=(0.9, 0.98), fused=device.type == "cuda")
+        self.optimizer = torch.optim.AdamW(
+            groups, lr=config.rate, betas=(0.9, 0.98), fused=device.type == "cuda"
+        )
         self.trunk = torch.compile(self.model.trunk) if config.compile else self.model.trunk
         self.step, self.spent = 0, 0.0
 
     def restore(self, path: Path, keep_schedule: bool) -> None:
         tensors, header = checkpoint.load(path)
-        checkpoint.load_model(self.model, {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()})
+        checkpoint.load_model(
+            self.model, {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()}
+        )
         if keep_schedule:
             checkpoint.load_optimizer(self.optimizer, tensors)
             self.step, self.spent = header["step"], header["spent"]
@@ -153,7 +165,12 @@ class Training:
         tensors = {f"model.{n}": t for n, t in self.model.state_dict().items()}
         if with_optimizer:
             tensors |= checkpoint.optimizer_tensors(self.optimizer)
-        header = {"step": self.step, "spent": self.spent, "network": self.model.config.to_json(), "training": asdict(self.config)}
+        header = {
+            "step": self.step,
+            "spent": self.spent,
+            "network": self.model.config.to_json(),
+            "training": asdict(self.config),
+        }
         checkpoint.save(self.out / name, tensors, header)
 
     def run(self, supply: Supply, until: float) -> None:
@@ -176,7 +193,13 @@ class Training:
                     if not math.isfinite(averages["name"]):
                         raise FloatingPointError(f"The loss is not finite at step {self.step}: {averages}")
                     per_second = (self.step - first_step) * self.config.windows / (time.monotonic() - started)
-                    line = {"step": self.step, "spent": round(self.spent, 1), "rate": round(rate, 6), "windows_per_s": round(per_second), **averages}
+                    line = {
+                        "step": self.step,
+                        "spent": round(self.spent, 1),
+                        "rate": round(rate, 6),
+                        "windows_per_s": round(per_second),
+                        **averages,
+                    }
                     print(json.dumps(line), flush=True)
                     log.write(json.dumps(line) + "\n")
                     log.flush()
@@ -195,7 +218,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", type=Path)
     parser.add_argument("--initial", type=Path)
-    parser.add_argument("--stop-after", type=float, default=math.inf, help="stop this call after so many seconds")
+    parser.add_argument(
+        "--stop-after", type=float, default=math.inf, help="stop this call after so many seconds"
+    )
     parser.add_argument("--most-fonts", type=int)
     parser.add_argument("--most-pages", type=int)
     parser.add_argument("--network", type=json.loads, default={}, help="JSON of network settings")

@@ -1,4 +1,4 @@
-"""What the reader is trained on: find the middle of every word piece, name it, and read characters on the way."""
+"""The losses: find the middle of every word piece, name it, and read characters on the way."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Losses:
 
 
 def word_loss(logits: Tensor, targets: Targets) -> Tensor:
-    """Binary cross-entropy over the cells that count, per piece: rare positives weigh as much as the empty page."""
+    """Binary cross-entropy over the cells that count, per piece: rare words weigh as much as empty paper."""
     each = functional.binary_cross_entropy_with_logits(logits.float(), targets.word, reduction="none")
     return (each * targets.counted).sum() / targets.word.sum().clamp(min=1)
 
@@ -51,7 +51,8 @@ def reader_losses(
 ) -> Losses:
     logits, fine, coarse, middle = outputs
     chosen = torch.randperm(len(targets.piece_term), device=logits.device)[:most_pieces]
-    window, row, column = targets.piece_window[chosen], targets.piece_row[chosen], targets.piece_column[chosen]
+    window, row = targets.piece_window[chosen], targets.piece_row[chosen]
+    column = targets.piece_column[chosen]
     terms = targets.piece_term[chosen]
     named = model.head(cell_features(fine, coarse, window, row, column))
     each = functional.cross_entropy(named.float(), terms, reduction="none")

@@ -1,7 +1,7 @@
 """Real pages with their own labels: a PDF's text layer tells where every word is.
 
-Worker processes render pages and read the places of their characters; the pages then live on the GPU as one flat array, and
-windows of them are cut with fresh geometry every time.
+Worker processes render pages and read the places of their characters; the pages then live on the GPU as one
+flat array, and windows of them are cut with fresh geometry every time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.train.scenes import SIZE
-from vsplade.train.synthesis import random_affine, ragged, take
+from vsplade.train.synthesis import ragged, random_affine, take
 from vsplade.train.typeset import Labels
 from vsplade.train.words import CODE, character_classes, spell
 
@@ -37,8 +37,12 @@ class RealPage:
     characters: NDArray[np.float32]  # (n, 4) x, y, em, class
 
 
-def _characters(page: object, scale: float, height: float) -> Iterator[tuple[str, float, float, float, float]]:
-    """(character, left, right, middle y, em) in px of the picture, in reading order; a space between words."""
+Letter = tuple[str, float, float, float, float]  # character, left, right, middle y, em; in px of the picture
+Rows = list[tuple[float, ...]]
+
+
+def _characters(page: object, scale: float, height: float) -> Iterator[Letter]:
+    """The letters of a page in reading order, a space between words."""
     import pypdfium2.raw as raw
 
     text = page.get_textpage()  # type: ignore[attr-defined]
@@ -60,18 +64,20 @@ def _characters(page: object, scale: float, height: float) -> Iterator[tuple[str
     text.close()
 
 
-def _label(word: list[tuple[str, float, float, float, float]], tokenizer: Tokenizer) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
+def _label(word: list[Letter], tokenizer: Tokenizer) -> tuple[Rows, Rows]:
     """Piece and character rows of one printed word; nothing for text that runs up or down the page."""
     across, down = word[-1][2] - word[0][1], abs(word[-1][3] - word[0][3])
     if across <= 0 or down > 0.5 * across:
         return [], []
     letters = "".join(entry[0] for entry in word)
-    characters = [((c[1] + c[2]) / 2, c[3], c[4], float(_CLASSES[CODE[c[0]]]) if c[0] in CODE else 37.0) for c in word]
+    characters: Rows = [
+        ((c[1] + c[2]) / 2, c[3], c[4], float(_CLASSES[CODE[c[0]]]) if c[0] in CODE else 37.0) for c in word
+    ]
     found = spell(letters, tokenizer)
     ends = (word[0][1], word[-1][2])
     if found is None:
         return [(entry[0], entry[1], entry[2], -1.0, *ends) for entry in characters], characters
-    pieces = []
+    pieces: Rows = []
     for term, start, end in found[1]:
         x = (word[start][1] + word[end - 1][2]) / 2
         pieces.append((x, word[start][3], word[start][4], float(term), *ends))
@@ -92,12 +98,16 @@ def read_page(path: str, number: int, longest_edge: int) -> RealPage | None:
         picture = page.render(scale=scale, grayscale=True).to_numpy()
         pixels = np.ascontiguousarray(picture[..., 0] if picture.ndim == 3 else picture)
         tokenizer = Tokenizer.load()
-        pieces: list[tuple[float, ...]] = []
-        characters: list[tuple[float, ...]] = []
-        word: list[tuple[str, float, float, float, float]] = []
+        pieces: Rows = []
+        characters: Rows = []
+        word: list[Letter] = []
         for entry in [*_characters(page, scale, pixels.shape[0]), (" ", 0.0, 0.0, 0.0, 0.0)]:
             # a new line or a wide jump also ends a word, where the layer forgot the space
-            if word and (entry[0] == " " or abs(entry[3] - word[-1][3]) > 0.6 * word[-1][4] or entry[1] - word[-1][2] > word[-1][4]):
+            if word and (
+                entry[0] == " "
+                or abs(entry[3] - word[-1][3]) > 0.6 * word[-1][4]
+                or entry[1] - word[-1][2] > word[-1][4]
+            ):
                 found = _label(word, tokenizer)
                 pieces += found[0]
                 characters += found[1]
@@ -112,8 +122,10 @@ def read_page(path: str, number: int, longest_edge: int) -> RealPage | None:
     return RealPage(pixels, np.array(pieces, np.float32), np.array(characters, np.float32))
 
 
-def page_jobs(pdfs: Sequence[Path], per_file: int, edges: tuple[int, int], seed: int) -> list[tuple[str, int, int]]:
-    """(file, page, longest edge) in random order, at most ``per_file`` pages of one file, each at a random size."""
+def page_jobs(
+    pdfs: Sequence[Path], per_file: int, edges: tuple[int, int], seed: int
+) -> list[tuple[str, int, int]]:
+    """(file, page, longest edge) in random order, at most ``per_file`` pages of a file, of random sizes."""
     import pypdfium2
 
     rng = random.Random(seed)
@@ -147,7 +159,8 @@ class PagePool:
         self.shape = torch.tensor([page.pixels.shape for page in pages], device=device)
         self.pixels = torch.empty(int(sizes.sum()), dtype=torch.uint8, device=device)
         for start, page in zip(self.offset.tolist(), pages, strict=True):
-            self.pixels[start : start + page.pixels.size] = torch.from_numpy(page.pixels.reshape(-1)).to(device)
+            flat = torch.from_numpy(page.pixels.reshape(-1))
+            self.pixels[start : start + len(flat)] = flat.to(device)
         self.pieces = ragged([page.pieces for page in pages], device)
         self.characters = ragged([page.characters for page in pages], device)
 
@@ -201,5 +214,6 @@ class PagePool:
         c_in = ((c_xy > 0) & (c_xy < SIZE)).all(1)
         return Labels(
             window[inside], xy[inside], em[inside], term[inside].clamp(min=0), (whole & (term >= 0))[inside],
-            c_window[c_in], c_xy[c_in], (characters[:, 2] * scale[c_window])[c_in], characters[c_in, 3].long(),
+            c_window[c_in], c_xy[c_in], (characters[:, 2] * scale[c_window])[c_in],
+            characters[c_in, 3].long(),
         )  # fmt: skip

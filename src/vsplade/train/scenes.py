@@ -1,8 +1,9 @@
-"""What a page can look like: windows on pages, slides, tables, charts, forms, lists and posters, as plain numbers.
+"""What a page can look like: windows on pages, slides, tables, charts, forms and posters, as plain numbers.
 
-A scene is a list of text runs (a box to fill with words) and painted boxes, for one square window of ``SIZE`` px. No words
-and no fonts yet: those are drawn anew every time a scene is used, so a few ten thousand scenes give endless pages.
-Variety here is the strongest lever on how well real pages are read: add a kind of page rather than more of one kind.
+A scene is a list of text runs (a box to fill with words) and painted boxes, for one square window of ``SIZE``
+px. No words and no fonts yet: those are drawn anew every time a scene is used, so a few ten thousand scenes
+give endless pages. Variety here is the strongest lever on how well real pages are read: add a kind of page
+rather than more of one kind.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,11 +93,15 @@ def page(scene: Scene) -> None:
         while y < SIZE:
             if rng.random() < 0.25:
                 head = em * between(rng, 1.0, 2.2)
-                scene.text(x, y, width, head, head, group=1, upper=rng.random() < 0.3, words=rng.randint(1, 7))
+                scene.text(
+                    x, y, width, head, head, group=1, upper=rng.random() < 0.3, words=rng.randint(1, 7)
+                )
                 y += head * 1.3 + em * rng.uniform(0, 1)
             lines = rng.randint(1, 14)
             height = em * leading * lines
-            scene.text(x, y, width, height, em, leading=leading, align=align, kind=rng.choice([ANY, PROSE, PROSE]))
+            scene.text(
+                x, y, width, height, em, leading=leading, align=align, kind=rng.choice([ANY, PROSE, PROSE])
+            )
             y += height + em * leading * rng.choice([0, 0.5, 1, 1, 2])
             if rng.random() < 0.06:
                 scene.rule(x, y, x + width, y, between(rng, 0.6, 3))
@@ -119,7 +125,9 @@ def table(scene: Scene) -> None:
     zebra = rng.uniform(0.05, 0.25) if rng.random() < 0.25 else 0.0
     shouting = rng.random() < 0.2
     kinds = [rng.choice([NUMBERS, NUMBERS, ANY, VOCABULARY, PROSE, RARE]) for _ in edges]
-    aligns = [RIGHT if kind == NUMBERS and rng.random() < 0.6 else rng.choice([LEFT, MIDDLE]) for kind in kinds]
+    aligns = [
+        RIGHT if kind == NUMBERS and rng.random() < 0.6 else rng.choice([LEFT, MIDDLE]) for kind in kinds
+    ]
     y = top
     if rng.random() < 0.5:
         scene.text(edges[0], top - em * 3, SIZE, em * 1.4, em * rng.uniform(1, 1.5), group=1, kind=PROSE)
@@ -130,7 +138,7 @@ def table(scene: Scene) -> None:
             break
         if zebra and n % 2:
             scene.box(edges[0], y, edges[-1], y + row, zebra)
-        for column, (left, right) in enumerate(zip(edges, edges[1:], strict=False)):
+        for column, (left, right) in enumerate(pairwise(edges)):
             if rng.random() < 0.08:
                 continue
             room = right - left - em * 0.5
@@ -166,7 +174,15 @@ def slide(scene: Scene) -> None:
     lines = rng.choice([1, 1, 2])
     align = rng.choice([LEFT, LEFT, MIDDLE])
     scene.text(
-        x, y, SIZE - x, title * 1.2 * lines, title, group=1, align=align, upper=rng.random() < 0.25, words=rng.randint(2, 8)
+        x,
+        y,
+        SIZE - x,
+        title * 1.2 * lines,
+        title,
+        group=1,
+        align=align,
+        upper=rng.random() < 0.25,
+        words=rng.randint(2, 8),
     )
     y += title * 1.3 * lines + rng.uniform(5, 40)
     em = between(rng, 10, 40)
@@ -178,7 +194,13 @@ def slide(scene: Scene) -> None:
             scene.box(x + indent, y + size * 0.35, x + indent + size * 0.3, y + size * 0.65, 1.0, COVER)
         width = rng.uniform(0.5, 1.0) * SIZE
         scene.text(
-            x + indent + size * 0.7, y, width, size * 1.25 * lines, size, leading=1.25, words=rng.randint(1, 9 * lines)
+            x + indent + size * 0.7,
+            y,
+            width,
+            size * 1.25 * lines,
+            size,
+            leading=1.25,
+            words=rng.randint(1, 9 * lines),
         )
         y += size * 1.25 * lines + size * rng.uniform(0.1, 1.2)
 
@@ -191,7 +213,15 @@ def chart(scene: Scene) -> None:
     left, bottom = rng.uniform(30, 120), rng.uniform(300, 470)
     right, top = rng.uniform(350, 520), rng.uniform(40, 160)
     thick = between(rng, 0.6, 3)
-    scene.text(rng.uniform(0, 60), top - em * 3.4, SIZE, em * 3, em * rng.uniform(1, 1.6), group=1, words=rng.randint(2, 12))
+    scene.text(
+        rng.uniform(0, 60),
+        top - em * 3.4,
+        SIZE,
+        em * 3,
+        em * rng.uniform(1, 1.6),
+        group=1,
+        words=rng.randint(2, 12),
+    )
     ticks = rng.randint(3, 9)
     for n in range(ticks):
         y = bottom - (bottom - top) * n / (ticks - 1)
@@ -207,8 +237,25 @@ def chart(scene: Scene) -> None:
         if rng.random() < 0.8:
             scene.box(x, bottom - height, x + pitch * rng.uniform(0.3, 0.8), bottom, rng.choice(tones))
         if rng.random() < 0.6 and bottom - height - em > top:
-            scene.text(x - pitch * 0.2, bottom - height - em * 1.2, pitch, em, em, align=MIDDLE, kind=NUMBERS, words=1)
-        scene.text(x - pitch * 0.1, bottom + em * 0.4, pitch * 0.98, em * 2.2, em, align=MIDDLE, words=rng.randint(1, 2))
+            scene.text(
+                x - pitch * 0.2,
+                bottom - height - em * 1.2,
+                pitch,
+                em,
+                em,
+                align=MIDDLE,
+                kind=NUMBERS,
+                words=1,
+            )
+        scene.text(
+            x - pitch * 0.1,
+            bottom + em * 0.4,
+            pitch * 0.98,
+            em * 2.2,
+            em,
+            align=MIDDLE,
+            words=rng.randint(1, 2),
+        )
     scene.rule(left, bottom, right, bottom, thick)
     scene.rule(left, top, left, bottom, thick)
     for n in range(rng.randint(0, 5)):
@@ -235,9 +282,20 @@ def form(scene: Scene) -> None:
         while at < SIZE:
             scene.text(at, y, label, em, em, group=1, upper=shouting, words=rng.randint(1, 3))
             value = em * rng.uniform(5, 18)
-            scene.text(at + label + em, y, value, em, em * rng.uniform(0.9, 1.1), kind=rng.choice([ANY, NUMBERS, RARE]), group=2, words=3)
+            scene.text(
+                at + label + em,
+                y,
+                value,
+                em,
+                em * rng.uniform(0.9, 1.1),
+                kind=rng.choice([ANY, NUMBERS, RARE]),
+                group=2,
+                words=3,
+            )
             if rng.random() < 0.4:
-                scene.rule(at + label + em, y + em * 1.05, at + label + value, y + em * 1.05, between(rng, 0.5, 1.6))
+                scene.rule(
+                    at + label + em, y + em * 1.05, at + label + value, y + em * 1.05, between(rng, 0.5, 1.6)
+                )
             at += label + value + em * 3
         if framed:
             scene.rule(x - em, y + step - em * 0.3, SIZE, y + step - em * 0.3, 1)
@@ -258,7 +316,9 @@ def listing(scene: Scene) -> None:
         kind = rng.choice([ANY, PROSE, NUMBERS, RARE, VOCABULARY])
         while y < SIZE:
             words = 1 if kind == NUMBERS else rng.randint(1, 5)
-            scene.text(x, y, width, em, em, kind=kind, words=words, upper=shouting, group=int(rng.random() < 0.1))
+            scene.text(
+                x, y, width, em, em, kind=kind, words=words, upper=shouting, group=int(rng.random() < 0.1)
+            )
             y += em * leading * (1 if rng.random() < 0.93 else 2)
         x += width + em * rng.uniform(0.6, 3)
 

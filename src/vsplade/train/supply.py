@@ -1,4 +1,4 @@
-"""Batches without waiting: windows are made on a CUDA stream of their own while the last batch is trained on."""
+"""Batches without waiting: windows are made on a stream of their own while the last batch is trained on."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vsplade.train.degrade import age_planes
 from vsplade.train.draw import compose, draw_boxes, draw_glyphs
-from vsplade.train.scenes import BOX, RUN, SIZE, make_scene
+from vsplade.train.scenes import SIZE, make_scene
 from vsplade.train.typeset import Labels, Typesetter
 
 Ragged = tuple[Tensor, Tensor]  # rows of all scenes, and where each scene begins (one more than scenes)
@@ -41,8 +41,11 @@ def take(table: Ragged, chosen: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def random_affine(n: int, device: torch.device) -> Tensor:
-    """(n, 2, 3) scene px to picture px: a little scale, skew and shift about the middle; most pages nearly straight."""
-    rand = lambda low, high: torch.rand(n, device=device) * (high - low) + low  # noqa: E731
+    """(n, 2, 3) scene px to picture px: some scale, skew and shift about the middle; most nearly straight."""
+
+    def rand(low: float, high: float) -> Tensor:
+        return torch.rand(n, device=device) * (high - low) + low
+
     angle = torch.where(rand(0, 1) < 0.45, rand(-0.05, 0.05), rand(-0.004, 0.004))
     scale_x, scale_y = rand(0.85, 1.18), rand(0.96, 1.04)
     shear = torch.where(rand(0, 1) < 0.15, rand(-0.12, 0.12), torch.zeros(n, device=device))
@@ -67,7 +70,6 @@ class Synthesis:
         forward = random_affine(n, self.device)
         runs, run_window = take(self.runs, chosen)
         boxes, box_window = take(self.boxes, chosen)
-        assert runs.shape[1] == len(RUN) and boxes.shape[1] == len(BOX)
         glyphs, labels = self.typesetter.set(runs, run_window, forward)
         planes = torch.zeros(3, n, SIZE, SIZE, device=self.device)
         tint = torch.rand(n, 1, 1, device=self.device) ** 3 * 0.45

@@ -1,4 +1,4 @@
-"""Labels to what the losses need: which cells hold the middle of a piece, which are to be ignored, which characters."""
+"""Labels to what the losses need: cells that hold the middle of a piece, cells to ignore, characters."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ class Targets:
 
 def contrast(pictures: Tensor) -> Tensor:
     """How much the pixels around each cell differ, (windows, GRID, GRID)."""
-    spread = functional.avg_pool2d(torch.stack([pictures, pictures**2], 1), 24, CELL, 8, count_include_pad=False)
+    moments = torch.stack([pictures, pictures**2], 1)
+    spread = functional.avg_pool2d(moments, 24, CELL, 8, count_include_pad=False)
     return (spread[:, 1] - spread[:, 0] ** 2).clamp(min=0).sqrt()
 
 
 def build_targets(labels: Labels, pictures: Tensor) -> Targets:
-    """``pictures`` (windows, SIZE, SIZE) as the reader gets them: text that wear has wiped out is not asked for."""
+    """``pictures`` as the reader gets them: text that wear has wiped out is not asked for."""
     device, windows = labels.piece_xy.device, len(pictures)
     row = (labels.piece_xy[:, 1] / CELL).long().clamp(0, GRID - 1)
     column = (labels.piece_xy[:, 0] / CELL).long().clamp(0, GRID - 1)

@@ -1,7 +1,8 @@
 """Fill the runs of many scenes with words at once: a list of glyphs to draw, and where every word piece lies.
 
-All of it is array arithmetic on whatever device the word bank is on. A run is filled by summing word widths and
-cutting the sum into lines; a word that straddles a line's end is left out, which leaves the right edge ragged.
+All of it is array arithmetic on whatever device the word bank is on. A run is filled by summing word widths
+and cutting the sum into lines; a word that straddles a line's end is left out, which leaves the right edge
+ragged.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class Glyphs:
-    """What to draw: pixels (x, y) of ``window`` inside ``bounds`` get the atlas value at ``inverse @ (x, y, 1)``."""
+    """What to draw: a pixel (x, y) of ``window`` in ``bounds`` gets the atlas' ``inverse @ (x, y, 1)``."""
 
     window: Tensor
     offset: Tensor
@@ -57,13 +58,13 @@ class Glyphs:
 
 class Typesetter:
     def __init__(self, bank: WordBank, atlas: Atlas, font_weights: Tensor, device: torch.device) -> None:
-        as_long = lambda a: torch.from_numpy(a.astype(np.int64)).to(device)  # noqa: E731
         self.device, self.atlas = device, atlas
         self.characters = torch.from_numpy(bank.characters).to(device)
         self.pieces = torch.from_numpy(bank.pieces).to(device)
         self.piece_start = torch.from_numpy(bank.piece_start).to(device)
         self.piece_end = torch.from_numpy(bank.piece_end).to(device)
-        self.stream, self.kind_start = as_long(bank.stream), as_long(bank.kind_start)
+        self.stream = torch.from_numpy(bank.stream.astype(np.int64)).to(device)
+        self.kind_start = torch.from_numpy(bank.kind_start.astype(np.int64)).to(device)
         self.classes = torch.from_numpy(character_classes()).to(device)
         self.upper = torch.from_numpy(upper_codes()).to(device)
         self.levels = torch.tensor(LEVELS, dtype=torch.float32, device=device)
@@ -74,7 +75,8 @@ class Typesetter:
 
     def _choose_words(self, run: dict[str, Tensor], count: Tensor, owner: Tensor, nth: Tensor) -> Tensor:
         """Running text from a random place of the run's kind, with a few words of other kinds strewn in."""
-        kinds = torch.multinomial(torch.tensor([0.55, 0.15, 0.15, 0.15], device=self.device), len(count), True)
+        shares = torch.tensor([0.55, 0.15, 0.15, 0.15], device=self.device)
+        kinds = torch.multinomial(shares, len(count), True)
         kind = torch.where(run["kind"] < 0, kinds, run["kind"].long())
         start, end = self.kind_start[kind], self.kind_start[kind + 1]
         base = start + (self._random(len(count)) * (end - start - count).clamp(min=1)).long()
@@ -83,7 +85,7 @@ class Typesetter:
         return self.stream[torch.where(self._random(len(owner)) < 0.05, other, at)]
 
     def set(self, runs: Tensor, window: Tensor, forward: Tensor) -> tuple[Glyphs, Labels]:
-        """``runs`` (r, len(RUN)) of the windows ``window`` (r,); ``forward`` (windows, 2, 3) maps scene px to picture px."""
+        """Fill ``runs`` (r, len(RUN)) of ``window`` (r,); ``forward`` (windows, 2, 3): scene to picture."""
         run = {name: runs[:, i] for i, name in enumerate(RUN)}
         em, width = run["em"], run["width"].clamp(min=8)
         lines = (run["height"] / (em * run["leading"]) + 0.3).floor().clamp(1, LINES - 1)
@@ -102,7 +104,8 @@ class Typesetter:
 
         codes = self.characters[word].long()
         codes = torch.where(run["upper"][owner, None] > 0, self.upper[codes], codes)
-        advance = (self.atlas.advance[font[owner, None], codes] * em[owner, None] + spacing[owner, None]) * (codes > 0)
+        advance = self.atlas.advance[font[owner, None], codes] * em[owner, None] + spacing[owner, None]
+        advance = advance * (codes > 0)
         reach = torch.cumsum(advance, 1)
         length = reach[:, -1]
         run_on = torch.cumsum((length + gap[owner]).double(), 0)
@@ -123,7 +126,14 @@ class Typesetter:
         return glyphs, labels
 
     def _glyphs(
-        self, codes: Tensor, pen: Tensor, baseline: Tensor, em: Tensor, font: Tensor, window: Tensor, forward: Tensor
+        self,
+        codes: Tensor,
+        pen: Tensor,
+        baseline: Tensor,
+        em: Tensor,
+        font: Tensor,
+        window: Tensor,
+        forward: Tensor,
     ) -> Glyphs:
         scale = torch.linalg.det(forward[:, :, :2]).abs().sqrt()
         level = torch.searchsorted(self.levels, em * scale[window] * 0.97).clamp(max=len(LEVELS) - 1)
@@ -149,7 +159,15 @@ class Typesetter:
         return Glyphs(window[at][shown], offset[shown], size[shown], inverse[shown], bounds[shown])
 
     def _labels(
-        self, word: Tensor, codes: Tensor, pen: Tensor, advance: Tensor, baseline: Tensor, em: Tensor, window: Tensor, forward: Tensor
+        self,
+        word: Tensor,
+        codes: Tensor,
+        pen: Tensor,
+        advance: Tensor,
+        baseline: Tensor,
+        em: Tensor,
+        window: Tensor,
+        forward: Tensor,
     ) -> Labels:
         middle_y = baseline - em * 0.3
         ends = pen + advance

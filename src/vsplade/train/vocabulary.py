@@ -1,16 +1,17 @@
 """Choose the vocabulary: ``python -m vsplade.train.vocabulary TEXT... --out vocabulary.txt``.
 
-Half of the weight goes to our own corpora, half to general English (`wordfreq`), so that neither manuals nor chat
-decide alone. The most frequent words are terms of their own (a word that is one term is read in one look and gets one
-weight); WordPiece training fills the rest with pieces for names, codes and rare words. Digits are not left to
-frequency: every group of up to three digits is a piece, and so is every year from 1800 to 2099.
+Half of the weight goes to our own corpora, half to general English (`wordfreq`), so that neither manuals nor
+chat decide alone. The most frequent words are terms of their own (a word that is one term is read in one look
+and gets one weight); WordPiece training fills the rest with pieces for names, codes and rare words. Digits
+are not left to frequency: every group of up to three digits is a piece, and so is every year from 1800 to
+2099.
 """
 
 from __future__ import annotations
 
 import argparse
 import string
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -31,11 +32,13 @@ def letter_pieces() -> list[str]:
 
 def corpus_frequencies(files: Iterable[Path]) -> dict[str, float]:
     """Share of each word of letters, averaged over files so that a long one does not drown the others."""
-    shares: Counter[str] = Counter()
+    shares: dict[str, float] = defaultdict(float)
     paths = list(files)
     for path in paths:
         counts = Counter(
-            word for word in split_words(normalise(path.read_text("utf-8", errors="ignore"))) if word.isalpha()
+            word
+            for word in split_words(normalise(path.read_text("utf-8", errors="ignore")))
+            if word.isalpha()
         )
         total = sum(counts.values())
         for word, count in counts.items():
@@ -47,7 +50,7 @@ def corpus_frequencies(files: Iterable[Path]) -> dict[str, float]:
 def general_frequencies(n: int = 150_000) -> dict[str, float]:
     from wordfreq import top_n_list, word_frequency
 
-    shares: Counter[str] = Counter()
+    shares: dict[str, float] = defaultdict(float)
     for phrase in top_n_list("en", n):
         for word in split_words(normalise(phrase)):
             if word.isalpha():
@@ -72,11 +75,11 @@ def trained_pieces(shares: dict[str, float], size: int) -> list[str]:
 
 
 def choose(files: Iterable[Path], size: int = SIZE, whole_words: int = WHOLE_WORDS) -> list[str]:
-    shares: Counter[str] = Counter()
+    shares: dict[str, float] = defaultdict(float)
     for source in (corpus_frequencies(files), general_frequencies()):
         for word, share in source.items():
             shares[word] += share / 2
-    frequent = [word for word, _ in shares.most_common(whole_words)]
+    frequent = sorted(shares, key=lambda word: -shares[word])[:whole_words]
     fixed = dict.fromkeys(digit_pieces() + letter_pieces() + frequent)
     rest = [token for token in trained_pieces(dict(shares), size) if token not in fixed]
     pieces = [token for token in rest if token.startswith(CONTINUATION)]

@@ -1,8 +1,8 @@
 """The text that synthetic pages are set in: ``python -m vsplade.train.words TEXT... --out words.npz``.
 
-Every distinct printed word is kept once, with its characters and with where its vocabulary pieces lie in it; a stream of
-word numbers then holds running text, every vocabulary word, rare words, and made-up numbers, dates and codes. Drawing a
-page is then array look-ups only, which a GPU does in one go.
+Every distinct printed word is kept once, with its characters and with where its vocabulary pieces lie in it;
+a stream of word numbers then holds running text, every vocabulary word, rare words, and made-up numbers,
+dates and codes. Drawing a page is then array look-ups only, which a GPU does in one go.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ KINDS = ("prose", "vocabulary", "rare", "numbers")
 def plain(char: str) -> str:
     """The character as the tokenizer sees it: one of a-z, 0-9, or a space for everything that separates."""
     folded = normalise(char)
-    return folded if len(folded) == 1 and (folded in string.ascii_lowercase or folded in string.digits) else " "
+    return (
+        folded if len(folded) == 1 and (folded in string.ascii_lowercase or folded in string.digits) else " "
+    )
 
 
 def character_classes() -> NDArray[np.int64]:
@@ -42,7 +44,9 @@ def character_classes() -> NDArray[np.int64]:
 
 
 def upper_codes() -> NDArray[np.int64]:
-    return np.array([CODE.get(c.upper(), CODE[c]) if len(c.upper()) == 1 else CODE[c] for c in CHARSET], np.int64)
+    return np.array(
+        [CODE.get(c.upper(), CODE[c]) if len(c.upper()) == 1 else CODE[c] for c in CHARSET], np.int64
+    )
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,9 @@ class WordBank:
 
 
 def spell(word: str, tokenizer: Tokenizer) -> tuple[list[int], list[tuple[int, int, int]]] | None:
-    """Codes of the printed word, and (term, first character, last + 1) of its pieces; None if it cannot be set."""
+    """Codes of the printed word, and (term, first character, last + 1) of its pieces; None if it cannot be
+    set.
+    """
     if not 0 < len(word) <= LONGEST or any(char not in CODE for char in word):
         return None
     seen = "".join(plain(char) for char in word)
@@ -114,9 +120,16 @@ def build(sources: dict[str, list[Sequence[str]]], tokenizer: Tokenizer) -> Word
 
 def made_up(rng: random.Random) -> str:
     """A number, date, price, code or name of the kind that people search for."""
-    digits = lambda n: "".join(rng.choice(string.digits) for _ in range(n))  # noqa: E731
-    capitals = lambda n: "".join(rng.choice(string.ascii_uppercase) for _ in range(n))  # noqa: E731
-    month = rng.choice(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Sept", "Oct", "Nov", "Dec"])
+
+    def digits(n: int) -> str:
+        return "".join(rng.choice(string.digits) for _ in range(n))
+
+    def capitals(n: int) -> str:
+        return "".join(rng.choice(string.ascii_uppercase) for _ in range(n))
+
+    month = rng.choice(
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Sept", "Oct", "Nov", "Dec"]
+    )
     year = rng.randint(1900, 2030)
     n = int(10 ** rng.uniform(0, 7))
     forms = [
@@ -165,7 +178,9 @@ def prose(paths: Iterable[Path], words_each: int, rng: random.Random) -> list[Se
     for path in paths:
         words = unicodedata.normalize("NFC", path.read_text("utf-8", errors="ignore")).split()
         count = min(words_each, len(words)) // 200
-        runs += [words[at : at + 200] for at in (rng.randrange(max(1, len(words) - 200)) for _ in range(count))]
+        runs += [
+            words[at : at + 200] for at in (rng.randrange(max(1, len(words) - 200)) for _ in range(count))
+        ]
     return runs
 
 
@@ -179,11 +194,13 @@ def main() -> None:
     from wordfreq import top_n_list
 
     rng, tokenizer = random.Random(options.seed), Tokenizer.load()
-    whole = [tokenizer.token(t) for t in range(len(tokenizer)) if not tokenizer.token(t).startswith(CONTINUATION)]
+    whole = [
+        tokenizer.token(t) for t in range(len(tokenizer)) if not tokenizer.token(t).startswith(CONTINUATION)
+    ]
     every = [dressed(word, rng) for _ in range(12) for word in rng.sample(whole, len(whole))]
     rare = [dressed(word, rng) for _ in range(2) for word in rng.sample(top_n_list("en", 200_000), 200_000)]
     numbers = [made_up(rng) for _ in range(400_000)]
-    sources = {
+    sources: dict[str, list[Sequence[str]]] = {
         "prose": prose(options.text, options.words_each, rng),
         "vocabulary": [every],
         "rare": [rare],
@@ -191,7 +208,8 @@ def main() -> None:
     }
     bank = build(sources, tokenizer)
     bank.save(options.out)
-    print(f"{len(bank.length):,} printed words, a stream of {len(bank.stream):,}, kinds at {bank.kind_start.tolist()}")
+    kinds = bank.kind_start.tolist()
+    print(f"{len(bank.length):,} printed words, a stream of {len(bank.stream):,}, kinds at {kinds}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,152 @@
+"""Checkpoint to the files that ship: ``python -m vsplade.train.export CHECKPOINT --pdfs DIR --out DIR``.
+
+The trunk becomes an ONNX graph quantised to 8 bits (static, per channel, calibrated on real pages with wear),
+the head one with 8-bit weights and dynamic activations that ends in the best few terms of each cell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from onnxruntime.quantization import (
+    CalibrationDataReader,
+    CalibrationMethod,
+    QuantFormat,
+    QuantType,
+    quantize_dynamic,
+    quantize_static,
+)
+from onnxruntime.quantization.shape_inference import quant_pre_process
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from vsplade.encode.network import Head, Reader, Trunk
+from vsplade.train.degrade import degrade
+from vsplade.train.probe import load_reader
+from vsplade.train.realpages import PagePool, page_jobs, read_pages
+
+BEST = 4
+OPSET = 17
+
+
+def fold_norms(module: nn.Module) -> None:
+    """Batch norms into the convolutions before them, all the way down, in place."""
+    for child in module.children():
+        fold_norms(child)
+    if isinstance(module, nn.Sequential) and len(module) == 2 and isinstance(module[1], nn.BatchNorm2d):
+        module[0] = fuse_conv_bn_eval(module[0], module[1])
+        module[1] = nn.Identity()
+
+
+class TrunkGraph(nn.Module):
+    def __init__(self, trunk: Trunk) -> None:
+        super().__init__()
+        self.trunk = trunk
+
+    def forward(self, picture: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        word, fine, coarse, _ = self.trunk(picture)
+        return word, fine, coarse
+
+
+class HeadGraph(nn.Module):
+    """Features to the BEST terms of each cell and their probabilities."""
+
+    def __init__(self, head: Head) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        logits = self.head(features)
+        best = torch.topk(logits, BEST, dim=1)
+        return torch.exp(best.values - torch.logsumexp(logits, 1, keepdim=True)), best.indices.to(torch.int32)
+
+
+class Windows(CalibrationDataReader):
+    def __init__(self, windows: Tensor) -> None:
+        self.items: Iterator[Tensor] = iter(windows)
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        item = next(self.items, None)
+        return None if item is None else {"picture": item[None, None].numpy()}
+
+
+def calibration_windows(pdfs: Path, count: int, seed: int = 0) -> Tensor:
+    torch.manual_seed(seed)
+    jobs = page_jobs(sorted(pdfs.rglob("*.pdf")), 4, (1000, 1700), seed)[:60]
+    windows, _ = PagePool(list(read_pages(jobs, 2)), torch.device("cpu")).windows(count)
+    half = count // 2
+    return torch.cat([windows[:half], degrade(windows[half:].clone())]).float()
+
+
+def export_trunk(reader: Reader, windows: Tensor, out: Path, method: CalibrationMethod) -> None:
+    graph = TrunkGraph(reader.trunk).eval()
+    axes = {"picture": {0: "batch", 2: "height", 3: "width"}}
+    axes |= {name: {0: "batch"} for name in ("word", "fine", "coarse")}
+    with tempfile.TemporaryDirectory() as folder:
+        plain, ready = Path(folder) / "plain.onnx", Path(folder) / "ready.onnx"
+        torch.onnx.export(
+            graph, (torch.rand(1, 1, 64, 96),), str(plain), input_names=["picture"],
+            output_names=["word", "fine", "coarse"], dynamic_axes=axes, opset_version=OPSET, dynamo=False,
+        )  # fmt: skip
+        quant_pre_process(str(plain), str(ready), skip_symbolic_shape=True)
+        (out / "trunk.float.onnx").write_bytes(ready.read_bytes())
+        quantize_static(
+            str(ready), str(out / "trunk.onnx"), Windows(windows), quant_format=QuantFormat.QDQ,
+            per_channel=True, activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
+            calibrate_method=method,
+        )  # fmt: skip
+
+
+def export_head(reader: Reader, out: Path) -> None:
+    graph = HeadGraph(reader.head).eval()
+    width = reader.config.middle + reader.config.coarse
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / "plain.onnx"
+        torch.onnx.export(
+            graph, (torch.rand(7, width),), str(plain), input_names=["features"],
+            output_names=["probability", "term"], opset_version=OPSET, dynamo=False,
+            dynamic_axes={name: {0: "cells"} for name in ("features", "probability", "term")},
+        )  # fmt: skip
+        (out / "head.float.onnx").write_bytes(plain.read_bytes())
+        quantize_dynamic(
+            str(plain),
+            str(out / "head.onnx"),
+            per_channel=True,
+            weight_type=QuantType.QInt8,
+            op_types_to_quantize=["MatMul", "Gemm"],
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--pdfs", type=Path, required=True, help="pages to calibrate the 8-bit ranges on")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--windows", type=int, default=48)
+    parser.add_argument("--method", choices=[m.name for m in CalibrationMethod], default="MinMax")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    reader = load_reader(options.checkpoint, torch.device("cpu"))
+    fold_norms(reader)
+    export_trunk(
+        reader,
+        calibration_windows(options.pdfs, options.windows),
+        options.out,
+        CalibrationMethod[options.method],
+    )
+    export_head(reader, options.out)
+    for name in ("trunk.onnx", "head.onnx"):
+        onnx.checker.check_model(str(options.out / name))
+        print(name, (options.out / name).stat().st_size)
+    print(json.dumps(reader.config.to_json()))
+
+
+if __name__ == "__main__":
+    main()
