@@ -22,6 +22,7 @@ def check(folder: Path) -> list[str]:
         return [str(error)]
     problems: list[str] = []
     for live in snapshot.segments:
+        live.segment.expect_random_reads(False)
         damaged = list(live.segment.container.problems())
         problems += damaged or [f"{live.segment.container.path}: {problem}" for problem in _misfits(live)]
     return problems or list(_ids_that_are_live_twice(snapshot))

@@ -112,6 +112,18 @@ class Container:
     def __getitem__(self, name: str) -> Array:
         return self._arrays[name]
 
+    def expect_random_reads(self, first_array: str, random: bool = True) -> None:
+        """Tell the system that the file from ``first_array`` on is read here and there (or, again, in order).
+
+        Read-ahead of 128 KiB for each 2 KiB vector would push the searchable part of an index larger than
+        memory out of it (measured: 10 million pages, 23 GiB: 8 ms became 300).
+        """
+        if hasattr(mmap, "MADV_RANDOM"):  # not on Windows
+            start = self._data + self.header["arrays"][first_array]["offset"]
+            start -= start % mmap.PAGESIZE
+            advice = mmap.MADV_RANDOM if random else mmap.MADV_NORMAL
+            self._map.madvise(advice, start, self.size - start)
+
     def nbytes(self, prefix: str) -> int:
         """Bytes of all arrays whose name starts with ``prefix``."""
         return sum(array.nbytes for name, array in self._arrays.items() if name.startswith(prefix))

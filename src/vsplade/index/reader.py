@@ -143,9 +143,12 @@ class Index:
 
     def vectors(self) -> Iterator[tuple[str, SparseVector]]:
         """Every live page's id and vector, in page order."""
-        for number in self._view.snapshot.live_numbers():
-            segment, page = self._view.snapshot.locate(number)
-            yield segment.id(page), segment.vector(page)
+        for live in self._view.snapshot.segments:
+            live.segment.expect_random_reads(False)
+            pages = range(live.segment.pages) if live.live is None else np.flatnonzero(live.live).tolist()
+            for page in pages:
+                yield live.segment.id(page), live.segment.vector(page)
+            live.segment.expect_random_reads()
 
     # -- search ---------------------------------------------------------------------------------------
 

@@ -118,6 +118,10 @@ class Segment:
         self._columns: dict[str, Column | None] = {}
         self._texts: dict[str, tuple[Array, memoryview]] = {}
 
+    def expect_random_reads(self, random: bool = True) -> None:
+        """Of everything behind the searchable structures, which stand first in the file."""
+        self.container.expect_random_reads("forward.starts", random)
+
     @cached_property
     def full(self) -> Inverted:
         return Inverted.stored(self.container, FULL)

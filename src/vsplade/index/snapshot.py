@@ -56,6 +56,8 @@ def _open_segment(path: Path) -> Segment:
     if segment.container.size <= VERIFY_UP_TO:
         for problem in segment.container.problems():
             raise damaged(path, problem.removeprefix(f"{path}: "))
+    else:
+        segment.expect_random_reads()
     return segment
 
 
@@ -123,12 +125,6 @@ class Snapshot:
             for position, page in live.segment.find(ids, hashes)
             if live.live is None or live.live[page]
         }
-
-    def live_numbers(self) -> Iterator[int]:
-        for live in self.segments:
-            pages = range(live.segment.pages) if live.live is None else np.flatnonzero(live.live).tolist()
-            for page in pages:
-                yield live.base + page
 
     @cached_property
     def frequencies(self) -> NDArray[np.int64]:
