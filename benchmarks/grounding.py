@@ -1,0 +1,59 @@
+"""Does the reader see the words that are on the page?  ``python benchmarks/grounding.py FILE.pdf... --json``
+
+Pages of PDFs with a text layer are read from pixels alone and compared with that layer: the share of the top 30, 50 and 100
+terms that stand on the page (the paper's diagnostic), and recall and precision of the page's terms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+
+from vsplade.encode import load_encoder
+from vsplade.encode.tokenizer import Tokenizer
+from vsplade.pages import FileProblem, discover, name_files, render
+
+TOPS = (30, 50, 100)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--encoder", default="reader")
+    parser.add_argument("--pages", type=int, default=300, help="a random sample of so many pages")
+    parser.add_argument("--words", type=int, default=50, help="skip pages with fewer words than this")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    encoder, tokenizer = load_encoder(options.encoder), Tokenizer.load()
+    pages = []
+    for result in render(name_files(discover(options.files).files), encoder.longest_edge):
+        if not isinstance(result, FileProblem) and len((result.page.text or "").split()) >= options.words:
+            pages.append(result.page)
+    pages = random.Random(0).sample(pages, min(options.pages, len(pages)))
+    overlap: dict[int, list[float]] = {top: [] for top in TOPS}
+    found = truth = active = 0
+    for page, vector in zip(pages, encoder.encode_pages(pages), strict=True):
+        words = set(tokenizer.encode(page.text or ""))
+        for top in TOPS:
+            best = vector.terms[np.argsort(-vector.weights, kind="stable")[:top]]
+            overlap[top].append(sum(int(term) in words for term in best) / max(1, len(best)))
+        found += sum(int(term) in words for term in vector.terms)
+        truth += len(words)
+        active += len(vector)
+    report = {
+        "pages": len(pages),
+        **{f"top{top}": round(float(np.mean(values)), 4) for top, values in overlap.items()},
+        "recall": round(found / max(1, truth), 4),
+        "precision": round(found / max(1, active), 4),
+        "active_terms": round(active / max(1, len(pages)), 1),
+        "terms_on_page": round(truth / max(1, len(pages)), 1),
+    }
+    print(json.dumps(report) if options.json else "\n".join(f"{key:14} {value}" for key, value in report.items()))
+
+
+if __name__ == "__main__":
+    main()
