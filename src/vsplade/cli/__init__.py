@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import click
 
-from vsplade.cli import indexing, inspecting, measuring, searching, vectors
+from vsplade.cli import indexing, inspecting, measuring, searching, training, vectors
 from vsplade.cli.common import print_json
 from vsplade.errors import VspladeError
 
@@ -38,6 +38,7 @@ for command in (
     *inspecting.COMMANDS,
     *vectors.COMMANDS,
     *measuring.COMMANDS,
+    *training.COMMANDS,
 ):
     cli.add_command(command)
 

@@ -16,7 +16,7 @@ from vsplade.errors import InputError
 
 
 def save(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    temporary = path.with_suffix(".partial")
+    temporary = path.with_name(path.name + ".partial")
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     save_file(plain, temporary, metadata={"vsplade": json.dumps(header)})
     os.replace(temporary, path)
@@ -58,6 +58,11 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor])
         if name.startswith("optimizer."):
             _, n, key = name.split(".", 2)
             state.setdefault(int(n), {})[key] = tensor
+    for number, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
+        for key, tensor in state.get(number, {}).items():
+            if tensor.shape == parameter.shape:
+                # In the parameter's own memory format: the fused step refuses others.
+                state[number][key] = torch.empty_like(parameter, dtype=tensor.dtype).copy_(tensor)
     if state:
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
     return bool(state)

@@ -49,7 +49,8 @@ def swell(x: Tensor, amount: Tensor) -> Tensor:
 
 def resample(x: Tensor, factor: float) -> Tensor:
     """Down to ``factor`` of the size and up again: a low-resolution scan or screenshot."""
-    small = functional.interpolate(x[:, None], scale_factor=factor, mode="bilinear", antialias=True)
+    size = (round(x.shape[-2] * factor), round(x.shape[-1] * factor))
+    small = functional.interpolate(x[:, None], size=size, mode="bilinear", antialias=True)
     return functional.interpolate(small, size=x.shape[-2:], mode="bicubic")[:, 0].clamp(0, 1)
 
 

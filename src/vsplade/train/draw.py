@@ -2,9 +2,13 @@
 
 A picture is three planes: how dark the paper is, how dark the ink is, and how much ink covers a pixel.
 Coverage is joined by maximum, so the order of glyphs does not matter and every program may write at once.
+Paper and ink are painted over: a later box hides an earlier one. There a program only claims its pixels, the
+highest box number wins, and the tones are filled in afterwards.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -54,7 +58,7 @@ if triton is not None:
 
     @triton.jit
     def _box_kernel(
-        planes, plane, window, value, inverse, extent, bounds, windows, SIZE, BLOCK: tl.constexpr
+        cover, owner, plane, window, value, inverse, extent, bounds, windows, SIZE, BLOCK: tl.constexpr
     ):
         n = tl.program_id(0)
         x0, y0 = tl.load(bounds + n * 4), tl.load(bounds + n * 4 + 1)
@@ -64,7 +68,8 @@ if triton is not None:
         a, b, c = tl.load(inverse + n * 6), tl.load(inverse + n * 6 + 1), tl.load(inverse + n * 6 + 2)
         d, e, f = tl.load(inverse + n * 6 + 3), tl.load(inverse + n * 6 + 4), tl.load(inverse + n * 6 + 5)
         tone, which = tl.load(value + n), tl.load(plane + n)
-        target = planes + (which * windows + tl.load(window + n)) * SIZE * SIZE
+        target = cover + tl.load(window + n) * SIZE * SIZE
+        claim = owner + (which * windows + tl.load(window + n)) * SIZE * SIZE
         across = x1 - x0
         area = across * (y1 - y0)
         for first in range(0, area, BLOCK):
@@ -80,19 +85,23 @@ if triton is not None:
             if which == 2:
                 tl.atomic_max(target + py * SIZE + px, share * tone, mask=live & (share > 0.004))
             else:
-                tl.store(target + py * SIZE + px, tone, mask=live & (share >= 0.5))
+                tl.atomic_max(claim + py * SIZE + px, n + 1, mask=live & (share >= 0.5))
 
 
 def draw_glyphs(cover: Tensor, glyphs: Glyphs, ink: Tensor) -> None:
     """Raise ``cover`` (windows, SIZE, SIZE) to each glyph's coverage, in place."""
-    if not len(glyphs.window):
-        return
-    if cover.is_cuda:
-        _glyph_kernel[(len(glyphs.window),)](
-            cover, ink, glyphs.window, glyphs.offset, glyphs.size.contiguous(), glyphs.inverse.contiguous(),
-            glyphs.bounds.contiguous(), SIZE, BLOCK=256, num_warps=2,
-        )  # fmt: skip
-        return
+    if len(glyphs.window):
+        (launch_glyphs if cover.is_cuda else loop_glyphs)(cover, glyphs, ink)
+
+
+def launch_glyphs(cover: Tensor, glyphs: Glyphs, ink: Tensor) -> None:
+    _glyph_kernel[(len(glyphs.window),)](
+        cover, ink, glyphs.window, glyphs.offset, glyphs.size.contiguous(), glyphs.inverse.contiguous(),
+        glyphs.bounds.contiguous(), SIZE, BLOCK=256, num_warps=2,
+    )  # fmt: skip
+
+
+def loop_glyphs(cover: Tensor, glyphs: Glyphs, ink: Tensor) -> None:
     for n in range(len(glyphs.window)):
         x0, y0, x1, y1 = glyphs.bounds[n].tolist()
         height, width = glyphs.size[n].tolist()
@@ -107,10 +116,19 @@ def draw_glyphs(cover: Tensor, glyphs: Glyphs, ink: Tensor) -> None:
         area.copy_(torch.maximum(area, value))
 
 
-def draw_boxes(planes: Tensor, boxes: Tensor, window: Tensor, forward: Tensor) -> None:
-    """Paint ``boxes`` (n, len(BOX)) on ``planes`` (3, windows, SIZE, SIZE), in place."""
-    if not len(boxes):
-        return
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes that show, in the order of painting; ``inverse`` brings a picture's pixel back to the scene."""
+
+    plane: Tensor
+    window: Tensor
+    tone: Tensor
+    inverse: Tensor  # (n, 6)
+    extent: Tensor  # (n, 4) left, top, right, bottom in scene px
+    bounds: Tensor  # (n, 4) x0, y0, x1, y1 in picture px
+
+
+def place_boxes(boxes: Tensor, window: Tensor, forward: Tensor) -> Boxes:
     affine = forward[window]
     x, y = boxes[:, [0, 2, 0, 2]], boxes[:, [1, 1, 3, 3]]
     px = affine[:, 0, 0:1] * x + affine[:, 0, 1:2] * y + affine[:, 0, 2:3]
@@ -119,29 +137,42 @@ def draw_boxes(planes: Tensor, boxes: Tensor, window: Tensor, forward: Tensor) -
     high = (torch.stack([px.amax(1), py.amax(1)], 1).ceil() + 1).clamp(0, SIZE)
     shown = ((high - low) > 0).all(1)
     back = torch.linalg.inv(affine[:, :, :2])
-    inverse = torch.cat([back, -(back @ affine[:, :, 2:3])], 2).reshape(-1, 6)[shown].contiguous()
-    bounds = torch.cat([low, high], 1).int()[shown].contiguous()
-    extent, tone = boxes[shown, :4].contiguous(), boxes[shown, 4].contiguous()
-    plane, window = boxes[shown, 5].int().contiguous(), window[shown].contiguous()
-    if planes.is_cuda:
-        _box_kernel[(len(tone),)](
-            planes, plane, window, tone, inverse, extent, bounds, planes.shape[1], SIZE,
-            BLOCK=512, num_warps=4,
-        )  # fmt: skip
-        return
-    for n in range(len(tone)):
-        x0, y0, x1, y1 = bounds[n].tolist()
+    inverse = torch.cat([back, -(back @ affine[:, :, 2:3])], 2).reshape(-1, 6)
+    bounds = torch.cat([low, high], 1).int()
+    columns = (boxes[:, 5].int(), window, boxes[:, 4], inverse, boxes[:, :4], bounds)
+    return Boxes(*(column[shown].contiguous() for column in columns))
+
+
+def draw_boxes(planes: Tensor, boxes: Tensor, window: Tensor, forward: Tensor) -> None:
+    """Paint ``boxes`` (n, len(BOX)) on ``planes`` (3, windows, SIZE, SIZE), in place, one over the other."""
+    placed = place_boxes(boxes, window, forward)
+    if len(placed.tone):
+        (launch_boxes if planes.is_cuda else loop_boxes)(planes, placed)
+
+
+def launch_boxes(planes: Tensor, boxes: Boxes) -> None:
+    owner = torch.zeros(2, *planes.shape[1:], dtype=torch.int32, device=planes.device)
+    _box_kernel[(len(boxes.tone),)](
+        planes[int(COVER)], owner, boxes.plane, boxes.window, boxes.tone, boxes.inverse, boxes.extent,
+        boxes.bounds, planes.shape[1], SIZE, BLOCK=512, num_warps=4,
+    )  # fmt: skip
+    planes[:2] = torch.where(owner > 0, boxes.tone[(owner - 1).clamp(min=0)], planes[:2])
+
+
+def loop_boxes(planes: Tensor, boxes: Boxes) -> None:
+    for n in range(len(boxes.tone)):
+        x0, y0, x1, y1 = boxes.bounds[n].tolist()
         ys, xs = torch.meshgrid(torch.arange(y0, y1) + 0.5, torch.arange(x0, x1) + 0.5, indexing="ij")
-        a, b, c, d, e, f = inverse[n].tolist()
-        left, top, right, bottom = extent[n].tolist()
-        sx, sy = a * xs + b * ys + c, d * xs + e * ys + f
-        share_x = torch.minimum(sx - left + 0.5, right - sx + 0.5).clamp(0, min(1.0, right - left))
-        share = share_x * torch.minimum(sy - top + 0.5, bottom - sy + 0.5).clamp(0, min(1.0, bottom - top))
-        area = planes[int(plane[n]), int(window[n]), y0:y1, x0:x1]
-        if int(plane[n]) == int(COVER):
-            area.copy_(torch.maximum(area, share * tone[n]))
+        a, b, c, d, e, f = boxes.inverse[n].tolist()
+        left, top, right, bottom = boxes.extent[n].tolist()
+        x, y = a * xs + b * ys + c, d * xs + e * ys + f
+        share_x = torch.minimum(x - left + 0.5, right - x + 0.5).clamp(0, min(1.0, right - left))
+        share = share_x * torch.minimum(y - top + 0.5, bottom - y + 0.5).clamp(0, min(1.0, bottom - top))
+        area = planes[int(boxes.plane[n]), int(boxes.window[n]), y0:y1, x0:x1]
+        if int(boxes.plane[n]) == int(COVER):
+            area.copy_(torch.maximum(area, share * boxes.tone[n]))
         else:
-            area.copy_(torch.where(share >= 0.5, tone[n], area))
+            area.copy_(torch.where(share >= 0.5, boxes.tone[n], area))
 
 
 def compose(planes: Tensor) -> Tensor:

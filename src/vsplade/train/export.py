@@ -1,4 +1,4 @@
-"""Checkpoint to the files that ship: ``python -m vsplade.train.export CHECKPOINT --pdfs DIR --out DIR``.
+"""Checkpoint to the files that ship.
 
 The trunk becomes an ONNX graph quantised to 8 bits (static, per channel, calibrated on real pages with wear),
 the head one with 8-bit weights and dynamic activations that ends in the best few terms of each cell.
@@ -6,11 +6,10 @@ the head one with 8-bit weights and dynamic activations that ends in the best fe
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -28,7 +27,9 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from vsplade.encode.network import Head, Reader, Trunk
+from vsplade.errors import InputError
 from vsplade.train.degrade import degrade
+from vsplade.train.options import ExportOptions
 from vsplade.train.probe import load_reader
 from vsplade.train.realpages import PagePool, page_jobs, read_pages
 
@@ -80,7 +81,10 @@ class Windows(CalibrationDataReader):
 def calibration_windows(pdfs: Path, count: int, seed: int = 0) -> Tensor:
     torch.manual_seed(seed)
     jobs = page_jobs(sorted(pdfs.rglob("*.pdf")), 4, (1000, 1700), seed)[:60]
-    windows, _ = PagePool(list(read_pages(jobs, 2)), torch.device("cpu")).windows(count)
+    pages = list(read_pages(jobs, 2))
+    if not pages:
+        raise InputError(f"{pdfs} holds no PDF with a text layer; the 8-bit ranges need some real pages.")
+    windows, _ = PagePool(pages, torch.device("cpu")).windows(count)
     half = count // 2
     return torch.cat([windows[:half], degrade(windows[half:].clone())]).float()
 
@@ -88,7 +92,9 @@ def calibration_windows(pdfs: Path, count: int, seed: int = 0) -> Tensor:
 def export_trunk(reader: Reader, windows: Tensor, out: Path, method: CalibrationMethod) -> None:
     graph = TrunkGraph(reader.trunk).eval()
     axes = {"picture": {0: "batch", 2: "height", 3: "width"}}
-    axes |= {name: {0: "batch"} for name in ("word", "fine", "coarse")}
+    axes["word"] = {0: "batch", 1: "rows", 2: "columns"}
+    axes["fine"] = {0: "batch", 2: "rows", 3: "columns"}
+    axes["coarse"] = {0: "batch", 2: "coarse_rows", 3: "coarse_columns"}
     with tempfile.TemporaryDirectory() as folder:
         plain, ready = Path(folder) / "plain.onnx", Path(folder) / "ready.onnx"
         torch.onnx.export(
@@ -124,29 +130,15 @@ def export_head(reader: Reader, out: Path) -> None:
         )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("--pdfs", type=Path, required=True, help="pages to calibrate the 8-bit ranges on")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--windows", type=int, default=48)
-    parser.add_argument("--method", choices=[m.name for m in CalibrationMethod], default="MinMax")
-    options = parser.parse_args()
+def export(options: ExportOptions) -> dict[str, Any]:
     options.out.mkdir(parents=True, exist_ok=True)
     reader = load_reader(options.checkpoint, torch.device("cpu"))
     fold_norms(reader)
-    export_trunk(
-        reader,
-        calibration_windows(options.pdfs, options.windows),
-        options.out,
-        CalibrationMethod[options.method],
-    )
+    windows = calibration_windows(options.pdfs, options.windows)
+    export_trunk(reader, windows, options.out, CalibrationMethod[options.method])
     export_head(reader, options.out)
+    sizes = {}
     for name in ("trunk.onnx", "head.onnx"):
         onnx.checker.check_model(str(options.out / name))
-        print(name, (options.out / name).stat().st_size)
-    print(json.dumps(reader.config.to_json()))
-
-
-if __name__ == "__main__":
-    main()
+        sizes[name] = (options.out / name).stat().st_size
+    return {"out": str(options.out), "bytes": sizes, "network": reader.config.to_json()}

@@ -1,16 +1,16 @@
 """Read a folder of pages with a checkpoint and keep everything the head said, to try weightings without
 reading again.
 
-``python -m vsplade.train.probe CHECKPOINT IMAGES --out cells.npz``. Kept per word cell: page, place, scale of
-the pyramid, the probability that a word is there, and the best few terms with their log-probabilities.
+Kept per word cell: page, place, scale of the pyramid, the probability that a word is there, and the best few
+terms with their log-probabilities.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +19,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features
+from vsplade.errors import InputError
 from vsplade.train import checkpoint
+from vsplade.train.options import ProbeOptions
 
 BEST = 4
 FLOOR = -2.0  # word logit under which a cell is not kept
@@ -27,6 +29,8 @@ FLOOR = -2.0  # word logit under which a cell is not kept
 
 def load_reader(path: Path, device: torch.device) -> Reader:
     tensors, header = checkpoint.load(path)
+    if "network" not in header:
+        raise InputError(f"{path} is not a checkpoint of the reader: it does not tell its network.")
     model = Reader(NetworkConfig(**header["network"]))
     checkpoint.load_model(model, {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()})
     return model.eval().to(device)
@@ -78,22 +82,15 @@ def read_cells(model: Reader, grey: Tensor, scales: tuple[float, ...]) -> list[n
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("images", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--longest-edge", type=int, default=1408)
-    parser.add_argument("--scales", type=float, nargs="+", default=[1.0, 0.4])
-    options = parser.parse_args()
+def probe(options: ProbeOptions) -> dict[str, Any]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = load_reader(options.checkpoint, device)
     paths = sorted(p for p in options.images.iterdir() if p.is_file())
-    rows, pages = [], []
+    rows, pages = [np.zeros((0, 4 + 2 * BEST), np.float32)], [np.zeros(0, np.int32)]
     with ThreadPoolExecutor(8) as pool:
         greys = pool.map(lambda p: picture(p, options.longest_edge), paths)
         for n, grey in enumerate(greys):
-            cells = read_cells(model, torch.from_numpy(grey.copy()).to(device), tuple(options.scales))
+            cells = read_cells(model, torch.from_numpy(grey.copy()).to(device), options.scales)
             rows += cells
             pages += [np.full(len(c), n, np.int32) for c in cells]
     table = np.concatenate(rows)
@@ -106,8 +103,4 @@ def main() -> None:
         term=table[:, 4 + BEST :].astype(np.uint16),
         ids=np.array([p.stem for p in paths]),
     )
-    print(f"{len(paths)} pages, {len(table)} cells")
-
-
-if __name__ == "__main__":
-    main()
+    return {"out": str(options.out), "pages": len(paths), "cells": len(table)}

@@ -1,28 +1,32 @@
-"""Train the page reader: ``python -m vsplade.train.reader --words W --fonts DIR --pdfs DIR --out DIR
---seconds N``.
+"""Train the page reader.
 
-The schedule runs on the clock: warm up, hold, and decay over the last part of ``--seconds``, so that a run
-fits the GPU time there is. A checkpoint is written every minute; ``--resume`` goes on from one (its optimizer
-state and spent time included), ``--initial`` starts a new schedule from the weights of one.
+The schedule runs on the clock: warm up, hold, and decay over the last part of ``seconds``, so that a run fits
+the GPU time there is. A checkpoint is written every minute; ``resume`` goes on from one (its optimizer state
+and spent time included), ``initial`` starts a new schedule from the weights of one. A batch depends on the
+seed and its number alone, so a resumed run sees the batches that an uninterrupted one would have seen.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from vsplade.config import make_options
 from vsplade.encode.network import NetworkConfig, Reader
+from vsplade.errors import InputError
 from vsplade.train import checkpoint
 from vsplade.train.glyphs import build_atlas
+from vsplade.train.options import TrainingConfig, TrainingRun
 from vsplade.train.reading import Losses, reader_losses
 from vsplade.train.realpages import page_jobs, read_pages
 from vsplade.train.supply import Batch, GrowingPool, Supply, make_batch
@@ -30,28 +34,12 @@ from vsplade.train.synthesis import Synthesis, make_scenes
 from vsplade.train.typeset import Typesetter
 from vsplade.train.words import WordBank
 
+Say = Callable[[str], None]
 COMMON_FACES = (
     "nimbus", "liberation", "termes", "heros", "cursor", "freesans", "freeserif", "dejavu", "roboto",
     "opensans", "lato", "courier", "cmun", "c059", "p052", "notosans", "notoserif", "stix", "inter-",
     "carlito", "typewriter",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    seconds: float = 600.0
-    windows: int = 256
-    real_share: float = 0.3
-    rate: float = 2e-3
-    decay: float = 0.02
-    warm_up: float = 0.02
-    cool_down: float = 0.35
-    pieces: int = 24_576
-    scenes: int = 40_000
-    pages_per_file: int = 150
-    character_weight: float = 1.0
-    seed: int = 0
-    compile: bool = False
 
 
 def learning_rate(config: TrainingConfig, progress: float) -> float:
@@ -68,25 +56,34 @@ def face_weights(paths: list[Path]) -> Tensor:
     return torch.tensor([4.0 if c else 1.0 for c in common])
 
 
-def build_supply(options: argparse.Namespace, config: TrainingConfig, device: torch.device) -> Supply:
+def batch_seed(seed: int, number: int) -> int:
+    """A seed for each batch of each run, far from all the others."""
+    return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> 1)
+
+
+def build_supply(
+    run: TrainingRun, config: TrainingConfig, device: torch.device, first: int, say: Say
+) -> Supply:
+    """Batches from number ``first`` on."""
     workers = max(1, (os.cpu_count() or 2) - 2)
-    fonts = sorted(p for p in options.fonts.rglob("*") if p.suffix.lower() in {".ttf", ".otf"})[
-        : options.most_fonts
-    ]
-    pdfs = sorted(options.pdfs.rglob("*.pdf")) if options.pdfs else []
+    fonts = sorted(p for p in run.fonts.rglob("*") if p.suffix.lower() in {".ttf", ".otf"})
+    pdfs = sorted(run.pdfs.rglob("*.pdf")) if run.pdfs else []
     pool = None
     if pdfs:
-        jobs = page_jobs(pdfs, config.pages_per_file, (1000, 1700), config.seed)[: options.most_pages]
-        pool = GrowingPool(read_pages(jobs, workers), device, (1000, 3000, 6000))
-    atlas, faces = build_atlas(fonts, workers)
-    typesetter = Typesetter(WordBank.load(options.words), atlas.to(device), face_weights(faces), device)
+        jobs = page_jobs(pdfs, config.pages_per_file, (1000, 1700), config.seed)[: run.most_pages or None]
+        pool = GrowingPool(read_pages(jobs, workers), device, (1000, 3000, 6000), say)
+    atlas, faces = build_atlas(fonts[: run.most_fonts or None], workers)
+    typesetter = Typesetter(WordBank.load(run.words), atlas.to(device), face_weights(faces), device)
     synthesis = Synthesis(typesetter, make_scenes(config.scenes, workers, config.seed * 1_000_003))
-    print(f"{atlas.fonts} faces, {config.scenes} scenes, {len(pdfs)} PDFs", flush=True)
+    say(f"{atlas.fonts} faces, {config.scenes} scenes, {len(pdfs)} PDFs")
     if pool is not None:
         pool.wait()
-    return Supply(
-        lambda: make_batch(synthesis, pool.pool if pool else None, config.windows, config.real_share), device
-    )
+
+    def make(number: int) -> Batch:
+        torch.manual_seed(batch_seed(config.seed, number))
+        return make_batch(synthesis, pool.pool if pool else None, config.windows, config.real_share)
+
+    return Supply(make, device, first)
 
 
 class Meter:
@@ -121,9 +118,15 @@ class Meter:
 
 class Training:
     def __init__(
-        self, network: NetworkConfig, config: TrainingConfig, out: Path, device: torch.device
+        self,
+        network: NetworkConfig,
+        config: TrainingConfig,
+        out: Path,
+        device: torch.device,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.config, self.out, self.device = config, out, device
+        self.config, self.out, self.device, self.clock = config, out, device, clock
+        self.generator = torch.Generator(device)
         self.model = Reader(network).to(device)
         if device.type == "cuda":
             self.model = self.model.to(memory_format=torch.channels_last)
@@ -145,7 +148,8 @@ class Training:
             self.model, {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()}
         )
         if keep_schedule:
-            checkpoint.load_optimizer(self.optimizer, tensors)
+            if not checkpoint.load_optimizer(self.optimizer, tensors):
+                raise InputError(f"{path} holds no optimizer state; start from it with --initial instead.")
             self.step, self.spent = header["step"], header["spent"]
 
     def train_step(self, batch: Batch) -> Losses:
@@ -153,7 +157,9 @@ class Training:
         if self.device.type == "cuda":
             pictures = pictures.to(torch.bfloat16).to(memory_format=torch.channels_last)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            losses = reader_losses(self.model, self.trunk(pictures), batch.targets, self.config.pieces)
+            outputs = self.trunk(pictures)
+            self.generator.manual_seed(batch_seed(self.config.seed, self.step))
+            losses = reader_losses(self.model, outputs, batch.targets, self.config.pieces, self.generator)
         total = losses.word + losses.name + self.config.character_weight * losses.character
         self.optimizer.zero_grad(set_to_none=True)
         total.backward()
@@ -173,35 +179,26 @@ class Training:
         }
         checkpoint.save(self.out / name, tensors, header)
 
-    def run(self, supply: Supply, until: float) -> None:
-        """Train until the schedule ends or the clock reads ``until`` (time.monotonic)."""
-        meter, started, offset = Meter(), time.monotonic(), self.spent
+    def run(self, supply: Supply, until: float = math.inf, say: Say = print) -> None:
+        """Train until the schedule ends or the clock reads ``until``."""
+        meter, started, offset = Meter(), self.clock(), self.spent
         logged = saved = started
         first_step = self.step
         with open(self.out / "log.jsonl", "a") as log:
-            while self.spent < self.config.seconds and time.monotonic() < until:
-                rate = learning_rate(self.config, min(1.0, self.spent / self.config.seconds))
+            while self.spent < self.config.seconds and self.clock() < until:
+                rate = learning_rate(self.config, self.spent / self.config.seconds)
                 for group in self.optimizer.param_groups:
                     group["lr"] = rate
                 batch = supply.next()
                 meter.add(self.train_step(batch), batch.synthetic)
                 self.step += 1
-                now = time.monotonic()
+                now = self.clock()
                 self.spent = offset + now - started
                 if now - logged > 10 or self.step == first_step + 1:
-                    averages = meter.take()
-                    if not math.isfinite(averages["name"]):
-                        raise FloatingPointError(f"The loss is not finite at step {self.step}: {averages}")
-                    per_second = (self.step - first_step) * self.config.windows / (time.monotonic() - started)
-                    line = {
-                        "step": self.step,
-                        "spent": round(self.spent, 1),
-                        "rate": round(rate, 6),
-                        "windows_per_s": round(per_second),
-                        **averages,
-                    }
-                    print(json.dumps(line), flush=True)
-                    log.write(json.dumps(line) + "\n")
+                    per_second = (self.step - first_step) * self.config.windows / max(now - started, 1e-9)
+                    line = json.dumps(self._progress(meter, rate, per_second))
+                    say(line)
+                    log.write(line + "\n")
                     log.flush()
                     logged = now
                 if now - saved > 60:
@@ -209,44 +206,33 @@ class Training:
                     saved = now
         self.save("last.safetensors")
 
+    def _progress(self, meter: Meter, rate: float, per_second: float) -> dict[str, float]:
+        averages = meter.take()
+        if not math.isfinite(averages["name"]):
+            raise FloatingPointError(f"The loss is not finite at step {self.step}: {averages}")
+        head = {"step": self.step, "spent": round(self.spent, 1), "rate": round(rate, 6)}
+        return {**head, "windows_per_s": round(per_second), **averages}
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--words", type=Path, required=True)
-    parser.add_argument("--fonts", type=Path, required=True)
-    parser.add_argument("--pdfs", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--resume", type=Path)
-    parser.add_argument("--initial", type=Path)
-    parser.add_argument(
-        "--stop-after", type=float, default=math.inf, help="stop this call after so many seconds"
-    )
-    parser.add_argument("--most-fonts", type=int)
-    parser.add_argument("--most-pages", type=int)
-    parser.add_argument("--network", type=json.loads, default={}, help="JSON of network settings")
-    for name, value in asdict(TrainingConfig()).items():
-        kind = (lambda text: text.lower() in {"1", "true", "yes"}) if isinstance(value, bool) else type(value)
-        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, default=value)
-    options = parser.parse_args()
-    until = time.monotonic() + options.stop_after
-    config = TrainingConfig(**{name: getattr(options, name) for name in asdict(TrainingConfig())})
+
+def train(run: TrainingRun, config: TrainingConfig, say: Say = print) -> dict[str, Any]:
+    until = time.monotonic() + (run.stop_after or math.inf)
+    if run.resume and run.initial:
+        raise InputError("Give --resume to go on with a run or --initial to start a new one, not both.")
+    network = make_options(NetworkConfig, json.loads(run.network), "the network")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(config.seed)
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = True
-    options.out.mkdir(parents=True, exist_ok=True)
-    training = Training(NetworkConfig(**options.network), config, options.out, device)
-    if options.resume:
-        training.restore(options.resume, keep_schedule=True)
-    elif options.initial:
-        training.restore(options.initial, keep_schedule=False)
-    torch.manual_seed(config.seed + 7919 * training.step)
-    supply = build_supply(options, config, device)
+    run.out.mkdir(parents=True, exist_ok=True)
+    training = Training(network, config, run.out, device)
+    if run.resume:
+        training.restore(run.resume, keep_schedule=True)
+    elif run.initial:
+        training.restore(run.initial, keep_schedule=False)
+    supply = build_supply(run, config, device, training.step, say)
     try:
-        training.run(supply, until)
+        training.run(supply, until, say)
     finally:
         supply.close()
-
-
-if __name__ == "__main__":
-    main()
+    checkpoint_path = str(run.out / "last.safetensors")
+    return {"checkpoint": checkpoint_path, "step": training.step, "spent": round(training.spent, 1)}

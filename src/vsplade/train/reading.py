@@ -47,10 +47,15 @@ def character_loss(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def reader_losses(
-    model: Reader, outputs: tuple[Tensor, Tensor, Tensor, Tensor], targets: Targets, most_pieces: int
+    model: Reader,
+    outputs: tuple[Tensor, Tensor, Tensor, Tensor],
+    targets: Targets,
+    most_pieces: int,
+    generator: torch.Generator,
 ) -> Losses:
     logits, fine, coarse, middle = outputs
-    chosen = torch.randperm(len(targets.piece_term), device=logits.device)[:most_pieces]
+    pieces = len(targets.piece_term)
+    chosen = torch.randperm(pieces, device=logits.device, generator=generator)[:most_pieces]
     window, row = targets.piece_window[chosen], targets.piece_row[chosen]
     column = targets.piece_column[chosen]
     terms = targets.piece_term[chosen]

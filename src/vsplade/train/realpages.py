@@ -10,10 +10,11 @@ import ctypes
 import random
 import unicodedata
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,11 +42,16 @@ Letter = tuple[str, float, float, float, float]  # character, left, right, middl
 Rows = list[tuple[float, ...]]
 
 
-def _characters(page: object, scale: float, height: float) -> Iterator[Letter]:
-    """The letters of a page in reading order, a space between words."""
+def _characters(page: Any, scale: float) -> Iterator[Letter]:
+    """The letters of a page in reading order, a space between words.
+
+    Text is placed in the PDF's own coordinates, whose origin may lie outside the part of the page that is
+    shown.
+    """
     import pypdfium2.raw as raw
 
-    text = page.get_textpage()  # type: ignore[attr-defined]
+    text = page.get_textpage()
+    shown_left, _, _, shown_top = page.get_bbox()
     box = raw.FS_RECTF()
     for n in range(raw.FPDFText_CountChars(text)):
         char = chr(raw.FPDFText_GetUnicode(text, n) or 32)
@@ -55,11 +61,11 @@ def _characters(page: object, scale: float, height: float) -> Iterator[Letter]:
         if not raw.FPDFText_GetLooseCharBox(text, n, ctypes.byref(box)):
             continue
         tall = (box.top - box.bottom) * scale
-        y = height - (box.bottom + 0.42 * (box.top - box.bottom)) * scale
+        y = (shown_top - box.bottom - 0.42 * (box.top - box.bottom)) * scale
         folded = "-" if char in _HYPHENS else unicodedata.normalize("NFKC", char)
         step = (box.right - box.left) * scale / max(1, len(folded))
         for i, part in enumerate(folded):
-            left = box.left * scale + i * step
+            left = (box.left - shown_left) * scale + i * step
             yield part, left, left + step, y, tall / 1.2
     text.close()
 
@@ -101,7 +107,7 @@ def read_page(path: str, number: int, longest_edge: int) -> RealPage | None:
         pieces: Rows = []
         characters: Rows = []
         word: list[Letter] = []
-        for entry in [*_characters(page, scale, pixels.shape[0]), (" ", 0.0, 0.0, 0.0, 0.0)]:
+        for entry in [*_characters(page, scale), (" ", 0.0, 0.0, 0.0, 0.0)]:
             # a new line or a wide jump also ends a word, where the layer forgot the space
             if word and (
                 entry[0] == " "
@@ -142,8 +148,9 @@ def page_jobs(
 
 
 def read_pages(jobs: Sequence[tuple[str, int, int]], workers: int) -> Iterator[RealPage]:
+    """In the order of the jobs, so that two runs hold the same pages."""
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(read_page, *job) for job in jobs]):
+        for future in [pool.submit(read_page, *job) for job in jobs]:
             page = future.result()
             if page is not None:
                 yield page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterable
@@ -10,6 +11,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from vsplade.errors import InputError
 from vsplade.train.degrade import degrade
 from vsplade.train.realpages import PagePool, RealPage
 from vsplade.train.synthesis import Synthesis
@@ -30,8 +32,16 @@ class Batch:
 class GrowingPool:
     """A page pool that is usable after the first pages and is rebuilt as more of them are rendered."""
 
-    def __init__(self, pages: Iterable[RealPage], device: torch.device, steps: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        pages: Iterable[RealPage],
+        device: torch.device,
+        steps: tuple[int, ...],
+        say: Callable[[str], None] = print,
+    ) -> None:
         self.pool: PagePool | None = None
+        self._say = say
+        self._error: Exception | None = None
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._collect, args=(pages, device, steps), daemon=True)
         self._thread.start()
@@ -44,15 +54,22 @@ class GrowingPool:
                 if len(held) in steps:
                     self.pool = PagePool(held, device)
                     self._ready.set()
-                    print(f"real pages: {len(held)}", flush=True)
+                    self._say(f"real pages: {len(held)}")
             if held:
                 self.pool = PagePool(held, device)
-                print(f"real pages: {len(held)}, all", flush=True)
+                self._say(f"real pages: {len(held)}, all")
+        except Exception as error:  # handed to whoever waits for the pages
+            self._error = error
         finally:
             self._ready.set()
 
-    def wait(self) -> PagePool | None:
+    def wait(self) -> PagePool:
+        """The first pages; an error while they were read is raised here, not lost on its thread."""
         self._ready.wait()
+        if self._error is not None:
+            raise self._error
+        if self.pool is None:
+            raise InputError("None of the PDFs has pages with a text layer. Give others, or train without.")
         return self.pool
 
 
@@ -68,10 +85,12 @@ def make_batch(synthesis: Synthesis, pool: PagePool | None, windows: int, real_s
 
 
 class Supply:
-    """Calls ``make`` on a thread; on a GPU also on a stream of its own."""
+    """Calls ``make`` with the number of each batch on a thread; on a GPU also on a stream of its own."""
 
-    def __init__(self, make: Callable[[], Batch], device: torch.device, depth: int = 3) -> None:
-        self._make, self._device = make, device
+    def __init__(
+        self, make: Callable[[int], Batch], device: torch.device, first: int = 0, depth: int = 3
+    ) -> None:
+        self._make, self._device, self._numbers = make, device, itertools.count(first)
         self._queue: queue.Queue[tuple[Batch, torch.cuda.Event | None] | BaseException] = queue.Queue(depth)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -82,10 +101,10 @@ class Supply:
             stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
             while not self._stop.is_set():
                 if stream is None:
-                    self._queue.put((self._make(), None))
+                    self._queue.put((self._make(next(self._numbers)), None))
                     continue
                 with torch.cuda.stream(stream), torch.no_grad():
-                    batch = self._make()
+                    batch = self._make(next(self._numbers))
                     event = torch.cuda.Event()
                     event.record(stream)
                 self._queue.put((batch, event))

@@ -1,4 +1,4 @@
-"""Choose the vocabulary: ``python -m vsplade.train.vocabulary TEXT... --out vocabulary.txt``.
+"""Choose the vocabulary.
 
 Half of the weight goes to our own corpora, half to general English (`wordfreq`), so that neither manuals nor
 chat decide alone. The most frequent words are terms of their own (a word that is one term is read in one look
@@ -9,16 +9,14 @@ are not left to frequency: every group of up to three digits is a piece, and so 
 
 from __future__ import annotations
 
-import argparse
 import string
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from vsplade.encode.tokenizer import CONTINUATION, normalise, split_words
-
-SIZE = 28_672
-WHOLE_WORDS = 22_000
+from vsplade.train.options import VocabularyOptions
 
 
 def digit_pieces() -> list[str]:
@@ -74,7 +72,7 @@ def trained_pieces(shares: dict[str, float], size: int) -> list[str]:
     return [token for token, _ in by_rank if token != "[UNK]"]
 
 
-def choose(files: Iterable[Path], size: int = SIZE, whole_words: int = WHOLE_WORDS) -> list[str]:
+def choose(files: Iterable[Path], size: int, whole_words: int) -> list[str]:
     shares: dict[str, float] = defaultdict(float)
     for source in (corpus_frequencies(files), general_frequencies()):
         for word, share in source.items():
@@ -88,13 +86,13 @@ def choose(files: Iterable[Path], size: int = SIZE, whole_words: int = WHOLE_WOR
     return sorted(chosen, key=lambda token: (token.startswith(CONTINUATION), token))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("text", nargs="+", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args()
-    options.out.write_text("\n".join(choose(options.text)) + "\n", "utf-8")
-
-
-if __name__ == "__main__":
-    main()
+def build_vocabulary(options: VocabularyOptions) -> dict[str, Any]:
+    tokens = choose(options.text, options.size, options.whole_words)
+    options.out.write_text("\n".join(tokens) + "\n", "utf-8")
+    going_on = sum(token.startswith(CONTINUATION) for token in tokens)
+    return {
+        "out": str(options.out),
+        "tokens": len(tokens),
+        "words": len(tokens) - going_on,
+        "pieces": going_on,
+    }

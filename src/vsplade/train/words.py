@@ -1,4 +1,4 @@
-"""The text that synthetic pages are set in: ``python -m vsplade.train.words TEXT... --out words.npz``.
+"""The text that synthetic pages are set in.
 
 Every distinct printed word is kept once, with its characters and with where its vocabulary pieces lie in it;
 a stream of word numbers then holds running text, every vocabulary word, rare words, and made-up numbers,
@@ -7,18 +7,19 @@ dates and codes. Drawing a page is then array look-ups only, which a GPU does in
 
 from __future__ import annotations
 
-import argparse
 import random
 import string
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.tokenizer import CONTINUATION, Tokenizer, normalise, split_words
+from vsplade.train.options import WordsOptions
 
 LONGEST = 22
 PIECES = 8
@@ -184,19 +185,12 @@ def prose(paths: Iterable[Path], words_each: int, rng: random.Random) -> list[Se
     return runs
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("text", nargs="+", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--words-each", type=int, default=500_000)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+def build_words(options: WordsOptions) -> dict[str, Any]:
     from wordfreq import top_n_list
 
     rng, tokenizer = random.Random(options.seed), Tokenizer.load()
-    whole = [
-        tokenizer.token(t) for t in range(len(tokenizer)) if not tokenizer.token(t).startswith(CONTINUATION)
-    ]
+    tokens = [tokenizer.token(term) for term in range(len(tokenizer))]
+    whole = [token for token in tokens if not token.startswith(CONTINUATION)]
     every = [dressed(word, rng) for _ in range(12) for word in rng.sample(whole, len(whole))]
     rare = [dressed(word, rng) for _ in range(2) for word in rng.sample(top_n_list("en", 200_000), 200_000)]
     numbers = [made_up(rng) for _ in range(400_000)]
@@ -208,9 +202,5 @@ def main() -> None:
     }
     bank = build(sources, tokenizer)
     bank.save(options.out)
-    kinds = bank.kind_start.tolist()
-    print(f"{len(bank.length):,} printed words, a stream of {len(bank.stream):,}, kinds at {kinds}")
-
-
-if __name__ == "__main__":
-    main()
+    lengths = dict(zip(KINDS, np.diff(bank.kind_start).tolist(), strict=True))
+    return {"out": str(options.out), "printed_words": len(bank.length), "stream": lengths}

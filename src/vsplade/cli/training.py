@@ -1,0 +1,182 @@
+"""``vsplade train``: make the reader anew. Every step's options are a class of ``train.options``."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import click
+
+from vsplade.cli.common import Command, json_option, note, print_json
+from vsplade.errors import MissingExtraError
+from vsplade.train import options
+
+_EXTRA = {"torch", "onnx", "safetensors", "wordfreq", "tokenizers", "fontTools", "triton"}
+
+
+@click.group()
+def train() -> None:
+    """Make the page reader anew, from public text, fonts and PDFs; docs/training.md explains the steps."""
+
+
+@contextmanager
+def needs_extra() -> Iterator[None]:
+    """A missing module of the extra becomes a sentence that says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in _EXTRA:
+            raise MissingExtraError(f"Training (module {error.name})", "train") from error
+        raise
+
+
+def _click_type(hint: Any) -> tuple[Any, bool]:
+    """The click type of a field, and whether it may be given several times."""
+    if get_origin(hint) in (Union, types.UnionType):
+        return _click_type(next(kind for kind in get_args(hint) if kind is not type(None)))
+    if get_origin(hint) is tuple:
+        return _click_type(get_args(hint)[0])[0], True
+    return (click.Path(path_type=Path) if hint is Path else hint), False
+
+
+def _parameter(field: dataclasses.Field[Any], hint: Any) -> Callable[[Command], Command]:
+    kind, several = _click_type(hint)
+    if field.metadata.get("argument"):
+        shown = field.name.upper() + ("..." if several else "")
+        return click.argument(field.name, type=kind, nargs=-1 if several else 1, required=True, metavar=shown)
+    flag = "--" + field.name.replace("_", "-")
+    required = field.default is dataclasses.MISSING
+    given: dict[str, Any] = {} if required else {"default": field.default}
+    if hint is bool:
+        return click.option(flag, field.name, is_flag=True, help=field.metadata["help"])
+    if "choices" in field.metadata:
+        kind = click.Choice(field.metadata["choices"])
+    return click.option(
+        flag, field.name, type=kind, required=required, multiple=several, help=field.metadata["help"],
+        show_default=field.default not in (None, dataclasses.MISSING), **given,
+    )  # fmt: skip
+
+
+def options_of(*classes: type) -> Callable[[Command], Command]:
+    """An argument or option for every field of the classes, in their order."""
+
+    def decorate(command: Command) -> Command:
+        for one in reversed(classes):
+            hints = get_type_hints(one)
+            for field in reversed(dataclasses.fields(one)):
+                command = _parameter(field, hints[field.name])(command)
+        return command
+
+    return decorate
+
+
+def _build(kind: type[Any], given: Mapping[str, Any]) -> Any:
+    return kind(**{field.name: given[field.name] for field in dataclasses.fields(kind)})
+
+
+def _report(result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(result)
+    else:
+        for name, value in result.items():
+            click.echo(f"{name}: {value}")
+
+
+@train.command("text")
+@options_of(options.TextOptions)
+@json_option
+def text(as_json: bool, **given: Any) -> None:
+    """Gather text from dictionaries, manuals, JSON lines and PDFs."""
+    from vsplade.train.gather import gather_text
+
+    _report(gather_text(_build(options.TextOptions, given)), as_json)
+
+
+@train.command("fonts")
+@options_of(options.FontsOptions)
+@json_option
+def fonts(as_json: bool, **given: Any) -> None:
+    """Cut fonts down to the characters that training pages are set in."""
+    with needs_extra():
+        from vsplade.train.fonts import gather_fonts
+
+        result = gather_fonts(_build(options.FontsOptions, given))
+    _report(result, as_json)
+
+
+@train.command("vocabulary")
+@options_of(options.VocabularyOptions)
+@json_option
+def vocabulary(as_json: bool, **given: Any) -> None:
+    """Choose the vocabulary from text. A new one needs a new model: terms are numbered by it."""
+    with needs_extra():
+        from vsplade.train.vocabulary import build_vocabulary
+
+        result = build_vocabulary(_build(options.VocabularyOptions, given))
+    _report(result, as_json)
+
+
+@train.command("words")
+@options_of(options.WordsOptions)
+@json_option
+def words(as_json: bool, **given: Any) -> None:
+    """Make the bank of printed words that pages are set in."""
+    with needs_extra():
+        from vsplade.train.words import build_words
+
+        result = build_words(_build(options.WordsOptions, given))
+    _report(result, as_json)
+
+
+@train.command("query-table")
+@options_of(options.QueryTableOptions)
+@json_option
+def query_table(as_json: bool, **given: Any) -> None:
+    """Make the table of query weights from text."""
+    from vsplade.train.query_table import build_query_table
+
+    _report(build_query_table(_build(options.QueryTableOptions, given)), as_json)
+
+
+@train.command("reader")
+@options_of(options.TrainingRun, options.TrainingConfig)
+@json_option
+def reader(as_json: bool, **given: Any) -> None:
+    """Train the reader; on a GPU in practice. Progress goes to stderr and to log.jsonl."""
+    with needs_extra():
+        from vsplade.train.reader import train as train_reader
+
+        run, config = _build(options.TrainingRun, given), _build(options.TrainingConfig, given)
+        result = train_reader(run, config, say=note)
+    _report(result, as_json)
+
+
+@train.command("probe")
+@options_of(options.ProbeOptions)
+@json_option
+def probe(as_json: bool, **given: Any) -> None:
+    """Read a folder of pages with a checkpoint and keep every word cell, for trying out weightings."""
+    with needs_extra():
+        from vsplade.train.probe import probe as probe_pages
+
+        result = probe_pages(_build(options.ProbeOptions, given))
+    _report(result, as_json)
+
+
+@train.command("export")
+@options_of(options.ExportOptions)
+@json_option
+def export(as_json: bool, **given: Any) -> None:
+    """Turn a checkpoint into the 8-bit ONNX files that ship."""
+    with needs_extra():
+        from vsplade.train.export import export as export_model
+
+        result = export_model(_build(options.ExportOptions, given))
+    _report(result, as_json)
+
+
+COMMANDS = (train,)

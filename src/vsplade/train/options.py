@@ -1,0 +1,123 @@
+"""The options of every training step and what they mean: the command line is made from these classes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import MISSING, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vsplade.errors import InputError
+
+
+def option(help: str, default: Any = MISSING, **extra: Any) -> Any:
+    """A dataclass field that explains itself; ``extra`` may hold ``argument=True`` or ``choices``."""
+    metadata = {"help": help, **extra}
+    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    sources: tuple[Path, ...] = option(
+        "Files and folders: .dict.dz dictionaries, man pages, HTML, .jsonl, .txt, PDFs (also with .gz).",
+        argument=True,
+    )
+    out: Path = option("The text file to write.")
+
+
+@dataclass(frozen=True)
+class FontsOptions:
+    sources: tuple[Path, ...] = option("Folders with .ttf and .otf files.", argument=True)
+    out: Path = option("The folder to write the cut-down fonts to.")
+    largest: int = option("Leave out font files of more bytes than this.", 5_000_000)
+    most: int = option("Keep so many faces at most, chosen at random; 0 keeps all.", 0)
+    seed: int = option("Another seed, another choice.", 0)
+
+
+@dataclass(frozen=True)
+class VocabularyOptions:
+    text: tuple[Path, ...] = option("Text files; each has the same say.", argument=True)
+    out: Path = option("The vocabulary to write, a token a line.")
+    size: int = option("Tokens in all.", 28_672)
+    whole_words: int = option("Frequent words that are tokens of their own.", 22_000)
+
+
+@dataclass(frozen=True)
+class QueryTableOptions:
+    text: tuple[Path, ...] = option("Text files whose passages are counted.", argument=True)
+    out: Path = option("The table to write (.npy), a weight a term.")
+
+
+@dataclass(frozen=True)
+class WordsOptions:
+    text: tuple[Path, ...] = option("Text files that running text is taken from.", argument=True)
+    out: Path = option("The word bank to write (.npz).")
+    words_each: int = option("Words of running text from each file, at most.", 500_000)
+    seed: int = option("Another seed, another bank.", 0)
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """What a checkpoint keeps of how it was trained."""
+
+    seconds: float = option(
+        "Length of the whole schedule; a resumed run counts what was spent before.", 600.0
+    )
+    windows: int = option("Windows a batch.", 256)
+    real_share: float = option("Share of the windows that is cut from the PDFs.", 0.3)
+    rate: float = option("Highest learning rate.", 2e-3)
+    decay: float = option("Weight decay of AdamW.", 0.02)
+    warm_up: float = option("Share of the schedule in which the rate rises.", 0.02)
+    cool_down: float = option("Share of the schedule, at its end, in which the rate falls.", 0.35)
+    pieces: int = option("Word pieces of a batch that are named; the others are only found.", 24_576)
+    scenes: int = option("Layouts made before the start; words and faces are new every time.", 40_000)
+    pages_per_file: int = option("Pages of one PDF, at most.", 150)
+    character_weight: float = option("Weight of the character loss.", 1.0)
+    seed: int = option("Of the weights, the layouts and every batch.", 0)
+    compile: bool = option("Compile the network with torch.compile.", False)
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "windows", "rate", "pieces", "scenes", "pages_per_file", "cool_down"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"Training option {name!r} must be above 0, not {getattr(self, name)}.")
+        for name in ("real_share", "warm_up", "cool_down"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"Training option {name!r} is a share, between 0 and 1.")
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """Where a run takes its material from and where it goes on; not kept in the checkpoint."""
+
+    words: Path = option("The word bank, from `vsplade train words`.")
+    fonts: Path = option("A folder with .ttf and .otf files.")
+    out: Path = option("The folder for last.safetensors (a checkpoint, every minute) and log.jsonl.")
+    pdfs: Path | None = option("A folder with PDFs that have a text layer; default: drawn pages only.", None)
+    resume: Path | None = option("Go on with this checkpoint and its schedule.", None)
+    initial: Path | None = option("Start a new schedule from the weights of this checkpoint.", None)
+    stop_after: float = option("Stop after so many seconds, to be resumed later; 0: at the end.", 0.0)
+    most_fonts: int = option("Use so many faces at most; 0 uses all.", 0)
+    most_pages: int = option("Render so many PDF pages at most; 0 renders all.", 0)
+    network: str = option('Network settings as JSON, as in {"middle": 96}.', "{}")
+
+
+@dataclass(frozen=True)
+class ProbeOptions:
+    checkpoint: Path = option("A checkpoint.", argument=True)
+    images: Path = option("A folder of page pictures.", argument=True)
+    out: Path = option("The cells to write (.npz).")
+    longest_edge: int = option("Larger pages are scaled down to this many px.", 1408)
+    scales: tuple[float, ...] = option("Sizes the page is read at; may be given several times.", (1.0, 0.4))
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    checkpoint: Path = option("A checkpoint.", argument=True)
+    pdfs: Path = option("PDFs whose pages the 8-bit ranges are measured on.")
+    out: Path = option("The folder to write trunk.onnx, head.onnx and their float originals to.")
+    windows: int = option("Windows to measure on.", 48)
+    method: str = option(
+        "How a range is chosen from what was measured.",
+        "MinMax",
+        choices=("MinMax", "Entropy", "Percentile", "Distribution"),
+    )

@@ -1,0 +1,43 @@
+"""The table of query weights.
+
+A term's weight says how much it tells apart pages in general, not in one index: passages of 200 words of many
+kinds of text are counted, and the inverse document frequency is raised to a power that leans on rare terms.
+(Counting the pages of the index itself was worse on both dev sets, see docs/log.md: in a small index a
+question's filler words look rare.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.encode.tokenizer import Tokenizer
+from vsplade.train.options import QueryTableOptions
+
+PASSAGE = 200
+STRIDE = 600
+MOST_WORDS = 1_500_000
+POWER = 1.25
+
+
+def inverse_frequency(paths: Iterable[Path], tokenizer: Tokenizer) -> NDArray[np.float64]:
+    """Per term, log(1 + (n - df + 1/2) / (df + 1/2)) over every third passage of each text's first words."""
+    seen = np.zeros(len(tokenizer))
+    passages = 0
+    for path in paths:
+        words = path.read_text("utf-8", errors="ignore").split()[:MOST_WORDS]
+        for start in range(0, len(words), STRIDE):
+            terms = set(tokenizer.encode(" ".join(words[start : start + PASSAGE])))
+            seen[list(terms)] += 1
+            passages += 1
+    return np.asarray(np.log(1 + (passages - seen + 0.5) / (seen + 0.5)))
+
+
+def build_query_table(options: QueryTableOptions) -> dict[str, Any]:
+    table = inverse_frequency(sorted(options.text), Tokenizer.load()) ** POWER
+    np.save(options.out, table.astype(np.float16))
+    return {"out": str(options.out), "terms": len(table), "highest": float(table.max())}
