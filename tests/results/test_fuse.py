@@ -114,3 +114,21 @@ def test_three_way_tuning_tries_the_whole_grid() -> None:
     seen = []
     tune_weights([{"q": {"a": 1.0}}] * 3, lambda run: seen.append(run["q"]["a"]) or 0.0, step=0.25)
     assert len(seen) == 15
+
+
+def test_pages_that_a_retriever_cannot_see_are_ranked_by_the_others() -> None:
+    reader, text = {"scan": 2.0, "born": 1.5, "last": 1.0}, {"born": 9.0, "last": 3.0}
+    plain = relative_score_fusion([reader, text], [0.6, 0.4])
+    assert next(iter(plain)) == "born"
+    fair = relative_score_fusion([reader, text], [0.6, 0.4], [(), {"scan"}])
+    assert fair == pytest.approx({"scan": 1.0, "born": 0.7, "last": 0.0})
+    ranks = reciprocal_rank_fusion([reader, text], [0.6, 0.4], [(), {"scan"}])
+    assert ranks["scan"] == pytest.approx(1 / 61)
+    with pytest.raises(InputError, match="sets of unseen pages"):
+        relative_score_fusion([reader, text], None, [()])
+
+
+def test_a_retriever_that_sees_nothing_leaves_the_other_as_it_is() -> None:
+    reader = {"a": 5.0, "b": 4.0, "c": 1.0}
+    fused = relative_score_fusion([reader, {}], [0.3, 0.7], [(), set(reader)])
+    assert fused == pytest.approx({"a": 1.0, "b": 0.75, "c": 0.0})

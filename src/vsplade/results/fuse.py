@@ -7,6 +7,11 @@ maximum, then added with weights that sum to 1. Decisions that the formula leave
 - A page that is missing from a list gets 0 from it: no more than the worst page in it gets.
 - A list whose scores are all equal (or that holds one page) says only "these": each of them gets 1.
 - A list that is empty for a query adds nothing; the weights of the others stay as they are.
+- A page that a retriever cannot see at all (a scan has no text layer, another index does not hold it) is
+  not a
+  page that it did not find: where ``unseen`` names such pages, the weights of those that do see the page are
+  scaled up to sum to 1. So a corpus of scans and born-digital pages is ranked fairly, and one of scans alone
+  exactly as by the reader alone.
 - Equal fused scores are ordered by page id.
 
 Reciprocal rank fusion (RRF) looks at ranks only: a page at rank r adds weight / (k + r); missing adds 0.
@@ -15,7 +20,7 @@ Reciprocal rank fusion (RRF) looks at ranks only: a page at rank r adds weight /
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from vsplade.errors import InputError
@@ -26,8 +31,12 @@ Runs = Mapping[str, Scores]
 """Query id -> scores."""
 
 
+Unseen = Sequence[Collection[str]]
+"""For each list: the pages that its retriever cannot see."""
+
+
 def relative_score_fusion(
-    lists: Sequence[Scores], weights: Sequence[float] | None = None
+    lists: Sequence[Scores], weights: Sequence[float] | None = None, unseen: Unseen | None = None
 ) -> dict[str, float]:
     """RSF of one query's results, best first; equal weights when none are given."""
     shares = _check_weights(weights, len(lists))
@@ -35,11 +44,14 @@ def relative_score_fusion(
     for scores, weight in zip(lists, shares, strict=True):
         for page, value in min_max(scores).items():
             fused[page] = fused.get(page, 0.0) + weight * value
-    return _best_first(fused)
+    return _best_first(_make_up(fused, shares, unseen))
 
 
 def reciprocal_rank_fusion(
-    lists: Sequence[Scores], weights: Sequence[float] | None = None, k: float = 60.0
+    lists: Sequence[Scores],
+    weights: Sequence[float] | None = None,
+    unseen: Unseen | None = None,
+    k: float = 60.0,
 ) -> dict[str, float]:
     """RRF of one query's results, best first. Pages with equal scores share the better rank."""
     if not 0 <= k < math.inf:
@@ -53,7 +65,17 @@ def reciprocal_rank_fusion(
             if score != previous:
                 rank, previous = position, score
             fused[page] = fused.get(page, 0.0) + weight / (k + rank)
-    return _best_first(fused)
+    return _best_first(_make_up(fused, shares, unseen))
+
+
+def fuse(
+    lists: Sequence[Scores],
+    weights: Sequence[float] | None = None,
+    method: str = "rsf",
+    unseen: Unseen | None = None,
+) -> dict[str, float]:
+    """One query's results by the named method, best first."""
+    return _method(method)(lists, weights, unseen)
 
 
 def fuse_runs(
@@ -61,13 +83,12 @@ def fuse_runs(
     weights: Sequence[float] | None = None,
     method: str = "rsf",
     depth: int | None = None,
+    unseen: Unseen | None = None,
 ) -> dict[str, dict[str, float]]:
     """Fuse whole runs; a query that any run answers is answered. ``depth`` cuts the result."""
-    if method not in _METHODS:
-        raise InputError(f"There is no fusion {method!r}; choose one of: {', '.join(_METHODS)}.")
-    fuse = _METHODS[method]
+    join = _method(method)
     queries = list(dict.fromkeys(query for run in runs for query in run))
-    fused = {query: fuse([run.get(query, {}) for run in runs], weights) for query in queries}
+    fused = {query: join([run.get(query, {}) for run in runs], weights, unseen) for query in queries}
     if depth is None:
         return fused
     return {query: dict(list(pages.items())[:depth]) for query, pages in fused.items()}
@@ -88,6 +109,7 @@ def tune_weights(
     step: float = 0.1,
     method: str = "rsf",
     depth: int | None = 100,
+    unseen: Unseen | None = None,
 ) -> Tuned:
     """Try every combination of weights on a grid of ``step`` and keep the best by ``measure``.
 
@@ -100,7 +122,7 @@ def tune_weights(
     tried: dict[tuple[float, ...], float] = {}
     for grid in _compositions(parts, len(runs)):
         weights = tuple(part / parts for part in grid)
-        tried[weights] = measure(fuse_runs(runs, weights, method, depth))
+        tried[weights] = measure(fuse_runs(runs, weights, method, depth, unseen))
     best = max(tried, key=lambda weights: (tried[weights], -max(weights), weights))
     corners = [tuple(float(i == j) for j in range(len(runs))) for i in range(len(runs))]
     return Tuned(best, tried[best], tuple(tried[corner] for corner in corners))
@@ -127,6 +149,19 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
+def _make_up(fused: dict[str, float], shares: Sequence[float], unseen: Unseen | None) -> dict[str, float]:
+    """Scale up pages that some retrievers cannot see, by the weight of those that can."""
+    if unseen is None:
+        return fused
+    if len(unseen) != len(shares):
+        raise InputError(f"{len(shares)} lists of results need {len(shares)} sets of unseen pages.")
+    made_up = {}
+    for page, score in fused.items():
+        seeing = math.fsum(share for share, hidden in zip(shares, unseen, strict=True) if page not in hidden)
+        made_up[page] = score / seeing if seeing > 0 else score
+    return made_up
+
+
 def _check_weights(weights: Sequence[float] | None, lists: int) -> list[float]:
     if lists < 1:
         raise InputError("There is nothing to fuse: give at least one list of results.")
@@ -149,7 +184,11 @@ def _best_first(scores: Scores) -> dict[str, float]:
     return dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
 
 
-_METHODS: dict[str, Callable[[Sequence[Scores], Sequence[float] | None], dict[str, float]]] = {
-    "rsf": relative_score_fusion,
-    "rrf": reciprocal_rank_fusion,
-}
+Method = Callable[[Sequence[Scores], Sequence[float] | None, Unseen | None], dict[str, float]]
+METHODS: dict[str, Method] = {"rsf": relative_score_fusion, "rrf": reciprocal_rank_fusion}
+
+
+def _method(name: str) -> Method:
+    if name not in METHODS:
+        raise InputError(f"There is no fusion {name!r}; choose one of: {', '.join(METHODS)}.")
+    return METHODS[name]

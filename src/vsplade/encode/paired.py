@@ -1,0 +1,111 @@
+"""Two vectors a page in one index: what a model sees (``reader``) and the text layer (``text``).
+
+    vsplade index FILES --index DIR --encoder reader+text
+
+The terms of the text layer follow those of the first encoder: term t of the text is stored as ``len(first)
++ t``. So both halves are written, committed, replaced and deleted together, by machinery that knows nothing
+of it. Plain search looks at the first half only; ``encode_text_query`` asks the other one, and
+``results.fused`` joins the two rankings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.encode.text import TextEncoder
+from vsplade.types import Encoder, Page, SparseVector, TermStatistics, Vocabulary
+
+
+class PairedVocabulary:
+    """Names for both halves; a term of the text layer is shown as ``text:word``."""
+
+    MARK = "text:"
+
+    def __init__(self, first: Vocabulary, text: Vocabulary) -> None:
+        self.first = first
+        self._text = text
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self._text)
+
+    def token(self, term: int) -> str:
+        split = len(self.first)
+        return self.first.token(term) if term < split else self.MARK + self._text.token(term - split)
+
+
+class PairedEncoder:
+    """A page's own vector and that of its text layer, side by side; no text layer leaves that half empty."""
+
+    def __init__(self, first: Encoder, text: TextEncoder) -> None:
+        self.first = first
+        self.text = text
+        self._split = len(first.vocabulary)
+
+    @property
+    def name(self) -> str:
+        return f"{self.first.name}+{self.text.name}"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        parts = f"{self.first.fingerprint}\n{self.text.fingerprint}"
+        return "pair-" + hashlib.sha256(parts.encode()).hexdigest()[:32]
+
+    @cached_property
+    def vocabulary(self) -> PairedVocabulary:
+        return PairedVocabulary(self.first.vocabulary, self.text.vocabulary)
+
+    @property
+    def longest_edge(self) -> int:
+        return self.first.longest_edge
+
+    def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
+        texts: deque[str | None] = deque()  # of pages that the first encoder has taken and not yet answered
+
+        def noted() -> Iterator[Page]:
+            for page in pages:
+                texts.append(page.text)
+                yield page
+
+        for vector in self.first.encode_pages(noted()):
+            yield self._join(vector, self.text.encode_text(texts.popleft() or ""))
+
+    def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
+        """The first encoder's weights: what plain search uses."""
+        return self.first.encode_query(text, statistics)
+
+    def encode_text_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
+        """BM25's weights, for the half of the index that holds text layers."""
+        shifted = None if statistics is None else _Shifted(statistics, self._split)
+        query = self.text.encode_query(text, shifted)
+        return SparseVector(query.terms + np.uint32(self._split), query.weights)
+
+    def has_text(self, vector: SparseVector) -> bool:
+        """Whether the page of this vector has a text layer with words in it."""
+        return bool(len(vector)) and int(vector.terms[-1]) >= self._split
+
+    def _join(self, first: SparseVector, text: SparseVector) -> SparseVector:
+        return SparseVector(
+            np.concatenate([first.terms, text.terms + np.uint32(self._split)]),
+            np.concatenate([first.weights, text.weights]),
+        )
+
+
+class _Shifted:
+    """The statistics of the text half, under its own term numbers."""
+
+    def __init__(self, statistics: TermStatistics, split: int) -> None:
+        self._statistics = statistics
+        self._split = split
+
+    @property
+    def pages(self) -> int:
+        return self._statistics.pages
+
+    def document_frequency(self, terms: NDArray[np.uint32]) -> NDArray[np.int64]:
+        return self._statistics.document_frequency(terms + np.uint32(self._split))
