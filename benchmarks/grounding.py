@@ -1,7 +1,8 @@
-"""Does the reader see the words that are on the page?  ``python benchmarks/grounding.py FILE.pdf... --json``
+"""Does the reader see the words that are on the page? ``python benchmarks/grounding.py FILE.pdf... --json``
 
-Pages of PDFs with a text layer are read from pixels alone and compared with that layer: the share of the top 30, 50 and 100
-terms that stand on the page (the paper's diagnostic), and recall and precision of the page's terms.
+Pages of PDFs with a text layer are read from pixels alone and compared with that layer: the share of the top
+30, 50 and 100 terms that stand on the page (the paper's diagnostic), and recall and precision of the page's
+terms.
 """
 
 from __future__ import annotations
@@ -29,10 +30,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     encoder, tokenizer = load_encoder(options.encoder), Tokenizer.load()
-    pages = []
-    for result in render(name_files(discover(options.files).files), encoder.longest_edge):
-        if not isinstance(result, FileProblem) and len((result.page.text or "").split()) >= options.words:
-            pages.append(result.page)
+    results = render(name_files(discover(options.files).files), encoder.longest_edge)
+    read = (result.page for result in results if not isinstance(result, FileProblem))
+    pages = [page for page in read if len((page.text or "").split()) >= options.words]
     pages = random.Random(0).sample(pages, min(options.pages, len(pages)))
     overlap: dict[int, list[float]] = {top: [] for top in TOPS}
     found = truth = active = 0
@@ -52,7 +52,11 @@ def main() -> None:
         "active_terms": round(active / max(1, len(pages)), 1),
         "terms_on_page": round(truth / max(1, len(pages)), 1),
     }
-    print(json.dumps(report) if options.json else "\n".join(f"{key:14} {value}" for key, value in report.items()))
+    print(
+        json.dumps(report)
+        if options.json
+        else "\n".join(f"{key:14} {value}" for key, value in report.items())
+    )
 
 
 if __name__ == "__main__":

@@ -156,7 +156,7 @@ def test_forty_thousand_pixels_wide_is_shrunk(tmp_path: Path) -> None:
         drawing((40_000, 300)).save(tmp_path / name)
         content = read(tmp_path / name, 1408)
         assert content.width == 40_000
-        assert pixels(content).size == (1408, 11)
+        assert pixels(content).size == (11_496, 86)
         assert is_close(pixels(content).getpixel((100, 5)), (200, 0, 0))
 
 
@@ -168,7 +168,7 @@ def test_bomb_is_refused_by_its_header(tmp_path: Path) -> None:
 def test_large_jpeg_counts_what_is_decoded_unless_progressive(tmp_path: Path) -> None:
     limits = Limits(max_pixels=2_000_000)
     drawing((8000, 2000)).save(tmp_path / "plain.jpg")
-    assert pixels(read(tmp_path / "plain.jpg", 500, limits=limits)).size == (500, 125)
+    assert pixels(read(tmp_path / "plain.jpg", 500, limits=limits)).size == (707, 177)
     drawing((8000, 2000)).save(tmp_path / "progressive.jpg", progressive=True)
     with pytest.raises(PageError, match="above the limit"):
         read(tmp_path / "progressive.jpg", 500, limits=limits)
@@ -198,7 +198,16 @@ def test_no_pixels_asked_for_none_decoded(tmp_path: Path) -> None:
 def test_small_pictures_grow_twofold_at_most() -> None:
     assert fit_size(1000, 500, 1408) == (1408, 704)
     assert fit_size(100, 50, 1408) == (200, 100)
-    assert fit_size(40_000, 3, 1408) == (1408, 1)
+
+
+def test_strips_keep_the_area_of_a_page() -> None:
+    width, height = fit_size(8000, 200, 1408)
+    assert width * height == pytest.approx(1408 * 704, rel=0.02)
+    assert width / height == pytest.approx(40, rel=0.02)
+    assert fit_size(40_000, 3, 1408)[1] >= 3
+
+
+def test_no_edge_asked_for_leaves_a_picture_alone() -> None:
     assert fit(drawing(), 0).size == (200, 100)
 
 

@@ -15,7 +15,7 @@ from vsplade.cli.common import Command, json_option, note, print_json
 from vsplade.errors import MissingExtraError
 from vsplade.train import options
 
-_EXTRA = {"torch", "onnx", "safetensors", "wordfreq", "tokenizers", "fontTools", "triton"}
+_EXTRA = {"torch", "onnx", "safetensors", "wordfreq", "tokenizers", "fontTools", "triton", "snowballstemmer"}
 
 
 @click.group()

@@ -9,7 +9,7 @@ from vsplade.config import make_options, parse_spec
 from vsplade.errors import InputError
 from vsplade.types import Encoder
 
-READER_MODEL = Path(__file__).with_name("data") / "reader.onnx"
+READER_MODEL = Path(__file__).with_name("data") / "reader" / "trunk.onnx"
 """The model that ships in the package; where it is missing, ``text`` is the default encoder."""
 
 
@@ -22,8 +22,11 @@ def load_encoder(name: str | None = None, **options: object) -> Encoder:
     """An encoder by name; options may also stand in the name, as in ``text:k1=0.9,b=0.4``.
 
     An encoder's own ``name`` loads an equal encoder again: that is how an index finds the one it was
-    built with.
+    built with. ``FIRST+text`` keeps the text layer beside the first encoder's vectors, for fusion.
     """
+    first, plus, second = (name or "").rpartition("+")
+    if plus and parse_spec(second)[0] == "text" and not options:
+        return _make_pair(first, second)
     base, given = parse_spec(default_encoder() if name is None else name)
     twice = sorted(set(given) & set(options))
     if twice:
@@ -39,4 +42,20 @@ def _make_text(options: Mapping[str, object]) -> Encoder:
     return TextEncoder(make_options(TextOptions, options, "encoder 'text'"))
 
 
-_MAKERS: dict[str, Callable[[Mapping[str, object]], Encoder]] = {"text": _make_text}
+def _make_reader(options: Mapping[str, object]) -> Encoder:
+    from vsplade.encode.reader import ReaderEncoder, ReaderOptions
+
+    return ReaderEncoder(make_options(ReaderOptions, options, "encoder 'reader'"))
+
+
+def _make_pair(first: str, second: str) -> Encoder:
+    from vsplade.encode.paired import PairedEncoder
+    from vsplade.encode.text import TextEncoder
+
+    text = load_encoder(second)
+    if first == "text" or first.startswith("text:") or not isinstance(text, TextEncoder):
+        raise InputError(f"Cannot pair {first!r} with {second!r}: write READER+text, as in reader+text.")
+    return PairedEncoder(load_encoder(first), text)
+
+
+_MAKERS: dict[str, Callable[[Mapping[str, object]], Encoder]] = {"reader": _make_reader, "text": _make_text}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from PIL import Image
 
 MAX_UPSCALE = 2.0
@@ -14,8 +16,15 @@ _SHRINKABLE = frozenset({"L", "RGB", "CMYK", "RGBA", "LA", "YCbCr"})
 def fit_size(
     width: float, height: float, longest_edge: int, max_scale: float = MAX_UPSCALE
 ) -> tuple[int, int]:
-    """The size of the same shape with this longest edge, never above ``max_scale`` times the given one."""
-    scale = min(longest_edge / max(width, height), max_scale)
+    """The size of the same shape with this longest edge, never above ``max_scale`` times the given one.
+
+    A strip more than twice as long as it is wide would lose its writing that way: it keeps the area of a page
+    of two to one instead.
+    """
+    longest = max(width, height)
+    if longest > 2 * min(width, height):
+        longest = math.sqrt(2 * width * height)
+    scale = min(longest_edge / longest, max_scale)
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 

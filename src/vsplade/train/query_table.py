@@ -3,7 +3,8 @@
 A term's weight says how much it tells apart pages in general, not in one index: passages of 200 words of many
 kinds of text are counted, and the inverse document frequency is raised to a power that leans on rare terms.
 (Counting the pages of the index itself was worse on both dev sets, see docs/log.md: in a small index a
-question's filler words look rare.)
+question's filler words look rare.) Beside it goes a list of words of one stem: a query asks for them too, at
+a fraction of the weight.
 """
 
 from __future__ import annotations
@@ -37,7 +38,23 @@ def inverse_frequency(paths: Iterable[Path], tokenizer: Tokenizer) -> NDArray[np
     return np.asarray(np.log(1 + (passages - seen + 0.5) / (seen + 0.5)))
 
 
+def related_terms(tokenizer: Tokenizer) -> NDArray[np.uint16]:
+    """(pairs, 2), sorted: whole words of one stem ("report", "reports"), each with the others."""
+    import snowballstemmer
+
+    stemmer = snowballstemmer.stemmer("english")
+    families: dict[str, list[int]] = {}
+    for term in range(len(tokenizer)):
+        word = tokenizer.token(term)
+        if word.isalpha() and len(word) > 2:
+            families.setdefault(stemmer.stemWord(word), []).append(term)
+    pairs = [(a, b) for family in families.values() for a in family for b in family if a != b]
+    return np.array(sorted(pairs), np.uint16)
+
+
 def build_query_table(options: QueryTableOptions) -> dict[str, Any]:
-    table = inverse_frequency(sorted(options.text), Tokenizer.load()) ** POWER
+    tokenizer = Tokenizer.load()
+    table = inverse_frequency(sorted(options.text), tokenizer) ** POWER
     np.save(options.out, table.astype(np.float16))
+    np.save(options.out.with_name("related.npy"), related_terms(tokenizer))
     return {"out": str(options.out), "terms": len(table), "highest": float(table.max())}

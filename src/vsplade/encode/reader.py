@@ -1,0 +1,240 @@
+"""The page reader that ships: pixels to words and weights, by onnxruntime on any CPU.
+
+A page is read at its own size and once more on a small copy, for large type. On each, the trunk finds the
+cells where a word piece has its middle and the head names it; a term's evidence is the expected number of
+times it stands on the page, and its weight grows with its share of the page and saturates. Query weights are
+a table: no network runs for a query.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.encode.ink import BLOCK, rectangles
+from vsplade.encode.tokenizer import Tokenizer
+from vsplade.errors import InputError
+from vsplade.types import Box, Page, SparseVector, TermStatistics, Vocabulary
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+MODEL = Path(__file__).with_name("data") / "reader"
+CELL = 8
+HEAD_ROWS = 128
+"""Cells named at a time: their logits over the vocabulary stay in the cache."""
+_FILES = ("trunk.onnx", "head.onnx", "query.npy", "related.npy", "reader.json")
+
+
+@dataclass(frozen=True)
+class ReaderOptions:
+    """``reader:point=efficient,threads=4``"""
+
+    point: str = "quality"
+    """``quality``, or ``efficient``: only terms read with certainty, for an index half the size."""
+    longest_edge: int = 0
+    """Pixels of the longest edge that pages are read at; 0 is the model's own."""
+    threads: int = 0
+    """Pages read at a time; 0 is one for every core."""
+    model: str = ""
+    """A folder with another model in the same layout."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What was read: one row a cell, the best few terms of each."""
+
+    boxes: NDArray[np.float32]  # (n, 4) left, top, right, bottom in fractions of the page
+    probability: NDArray[np.float32]  # (n, best), that the term stands there
+    term: NDArray[np.int32]
+
+
+class ReaderEncoder:
+    def __init__(self, options: ReaderOptions) -> None:
+        self.options = options
+        self._folder = Path(options.model) if options.model else MODEL
+        missing = [name for name in _FILES if not (self._folder / name).is_file()]
+        if missing:
+            raise InputError(f"{self._folder} is not a reader model: it has no {', '.join(missing)}.")
+        self._config: dict[str, Any] = json.loads((self._folder / "reader.json").read_text("utf-8"))
+        points = self._config["points"]
+        if options.point not in points:
+            raise InputError(
+                f"The reader has no point {options.point!r}; choose one of: {', '.join(sorted(points))}."
+            )
+        self._least: float = points[options.point]["least"]
+        self._tokenizer = Tokenizer.load()
+        if self._config["vocabulary"] != self._tokenizer.fingerprint:
+            raise InputError(f"{self._folder} was trained with another vocabulary than this package's.")
+
+    @property
+    def name(self) -> str:
+        parts = [f"point={self.options.point}"] if self.options.point != "quality" else []
+        if self.options.longest_edge:
+            parts.append(f"longest_edge={self.options.longest_edge}")
+        if self.options.model:
+            parts.append(f"model={self.options.model}")
+        return "reader" + (":" + ",".join(parts) if parts else "")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the weights, the table, and every setting that changes a vector."""
+        digest = hashlib.blake2b(digest_size=8)
+        digest.update(self._config["weights"].encode())
+        for table in ("query.npy", "related.npy"):
+            digest.update((self._folder / table).read_bytes())
+        rest = {
+            k: self._config[k] for k in ("points", "scales", "floor", "saturation", "shortest", "related")
+        }
+        digest.update(json.dumps([rest, self.options.point, self.longest_edge], sort_keys=True).encode())
+        return f"reader-{digest.hexdigest()}"
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self._tokenizer
+
+    @property
+    def longest_edge(self) -> int:
+        return self.options.longest_edge or int(self._config["longest_edge"])
+
+    @cached_property
+    def _query_weights(self) -> NDArray[np.float32]:
+        table: NDArray[np.float32] = np.load(self._folder / "query.npy", allow_pickle=False).astype(
+            np.float32
+        )
+        return table
+
+    @cached_property
+    def _related(self) -> NDArray[np.int64]:
+        """(pairs, 2) sorted: a term of the query, and one that it also asks for."""
+        pairs: NDArray[np.int64] = np.load(self._folder / "related.npy", allow_pickle=False).astype(np.int64)
+        return pairs
+
+    @cached_property
+    def _sessions(self) -> tuple[Any, Any]:
+        import onnxruntime
+
+        settings = onnxruntime.SessionOptions()
+        settings.intra_op_num_threads = 1  # pages run side by side instead: no waiting inside a small layer
+        settings.inter_op_num_threads = 1
+        settings.enable_cpu_mem_arena = False
+        settings.log_severity_level = 3
+        providers = ["CPUExecutionProvider"]
+        return tuple(
+            onnxruntime.InferenceSession(str(self._folder / name), settings, providers=providers)
+            for name in ("trunk.onnx", "head.onnx")
+        )
+
+    def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
+        """Each term once, with its weight from the table; words of the same stem at a fraction of it."""
+        table = self._query_weights
+        weights: dict[int, float] = {}
+        terms = set(self._tokenizer.encode(text))
+        for term in terms:
+            first, last = np.searchsorted(self._related[:, 0], (term, term + 1))
+            for other in self._related[first:last, 1].tolist():
+                share = self._config["related"] * float(min(table[term], table[other]))
+                weights[other] = max(weights.get(other, 0.0), share)
+        return SparseVector.from_dict({**weights, **{term: float(table[term]) for term in terms}})
+
+    def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
+        """As many pages at a time as there are threads; the next ones wait to be asked for."""
+        threads = self.options.threads or os.cpu_count() or 1
+        self._sessions  # noqa: B018 - loaded once, before the threads ask for it
+        waiting: deque[Future[SparseVector]] = deque()
+        with ThreadPoolExecutor(threads, thread_name_prefix="reader") as pool:
+            for page in pages:
+                waiting.append(pool.submit(lambda image: self._pool(self.read(image)), page.image))
+                if len(waiting) > threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+
+    def encode_with_places(self, page: Page) -> tuple[SparseVector, list[Box]]:
+        """The vector, and for each of its terms the place that spoke loudest for it."""
+        cells = self.read(page.image)
+        vector = self._pool(cells)
+        strongest: dict[int, tuple[float, int]] = {}
+        for row, column in np.argwhere(cells.probability > 0):
+            term, value = int(cells.term[row, column]), float(cells.probability[row, column])
+            if value > strongest.get(term, (0.0, 0))[0]:
+                strongest[term] = (value, int(row))
+        return vector, [Box(*cells.boxes[strongest[int(term)][1]].tolist()) for term in vector.terms]
+
+    def read(self, image: Image.Image) -> Cells:
+        """Every word cell of a page, over all the sizes it is read at."""
+        found = [self._read_copy(image, scale) for scale in self._config["scales"]]
+        return Cells(
+            np.concatenate([cells.boxes for cells in found]),
+            np.concatenate([cells.probability for cells in found]),
+            np.concatenate([cells.term for cells in found]),
+        )
+
+    def _read_copy(self, image: Image.Image, scale: float) -> Cells:
+        from vsplade.pages import fit
+
+        small = image.convert("L")
+        if scale != 1:
+            small = fit(small, max(BLOCK, round(max(image.size) * scale)))
+        grey = np.asarray(small)
+        padding = ((0, -grey.shape[0] % BLOCK), (0, -grey.shape[1] % BLOCK))
+        padded = np.pad(grey, padding, mode="edge")
+        features, places, certain = [], [], []
+        for top, left, bottom, right in rectangles(padded):
+            window = padded[top * BLOCK : bottom * BLOCK, left * BLOCK : right * BLOCK]
+            rows, columns, chance, seen = self._find_words(window)
+            features.append(seen)
+            certain.append(chance)
+            places.append(np.stack([columns * CELL + left * BLOCK, rows * CELL + top * BLOCK], 1))
+        if not features or not sum(len(seen) for seen in features):
+            best = int(self._config["best"])
+            return Cells(
+                np.zeros((0, 4), np.float32), np.zeros((0, best), np.float32), np.zeros((0, best), np.int32)
+            )
+        probability, term = self._name(np.concatenate(features))
+        corner = np.concatenate(places).astype(np.float32)
+        size = np.array([grey.shape[1], grey.shape[0]], np.float32)
+        margin = np.array(
+            [3 * CELL, CELL], np.float32
+        )  # the middle of a word: its box reaches further across than up
+        low, high = (corner - margin) / size, (corner + CELL + margin) / size
+        boxes = np.clip(np.concatenate([low, high], 1), 0, 1)
+        return Cells(boxes.astype(np.float32), probability * np.concatenate(certain)[:, None], term)
+
+    def _find_words(
+        self, window: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
+        """Rows, columns, probability and features of the cells that hold the middle of a word piece."""
+        dark = (255 - window).astype(np.float32)[None, None] / 255
+        word, fine, coarse = self._sessions[0].run(None, {"picture": dark})
+        rows, columns = np.nonzero(word[0] > self._config["floor"])
+        seen = np.concatenate([fine[0][:, rows, columns], coarse[0][:, rows // 2, columns // 2]]).T
+        chance = 1 / (1 + np.exp(-word[0][rows, columns]))
+        return rows, columns, chance, np.ascontiguousarray(seen)
+
+    def _name(self, features: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        parts = [
+            self._sessions[1].run(None, {"features": features[at : at + HEAD_ROWS]})
+            for at in range(0, len(features), HEAD_ROWS)
+        ]
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    def _pool(self, cells: Cells) -> SparseVector:
+        """Expected counts to weights: a term's share of the page, saturating, so in [0, 1]."""
+        count = np.bincount(cells.term.ravel(), cells.probability.ravel(), len(self._tokenizer))
+        terms = np.flatnonzero(count > self._least)
+        kept = count[terms]
+        length = max(float(kept.sum()), float(self._config["shortest"]))
+        weights = kept / (kept + self._config["saturation"] * length)
+        return SparseVector(terms.astype(np.uint32), weights.astype(np.float32))

@@ -1,0 +1,191 @@
+"""The model that ships, on pages it has never seen: what people search for must be found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageFont, ImageOps
+
+from vsplade.encode import load_encoder
+from vsplade.encode.reader import MODEL, ReaderEncoder, ReaderOptions
+from vsplade.encode.tokenizer import Tokenizer
+from vsplade.errors import InputError
+from vsplade.types import Page
+
+WORDS = "The quarterly report says that harbour traffic rose while the lighthouse keeper counted every ship"
+
+
+@pytest.fixture(scope="module")
+def reader() -> ReaderEncoder:
+    return ReaderEncoder(ReaderOptions())
+
+
+def sheet(
+    text: str, size: float = 22, width: int = 900, height: int = 300, ink: int = 0, paper: int = 255
+) -> Image.Image:
+    """Text set line by line in Pillow's own font."""
+    image = Image.new("L", (width, height), paper)
+    font = ImageFont.load_default(size)
+    lines, line = [], ""
+    for word in text.split():
+        longer = f"{line} {word}".strip()
+        if font.getlength(longer) > width - 80:
+            lines.append(line)
+            longer = word
+        line = longer
+    ImageDraw.Draw(image).multiline_text(
+        (40, 40), "\n".join([*lines, line]), fill=ink, font=font, spacing=size * 0.4
+    )
+    return image
+
+
+def page(image: Image.Image, id: str = "p") -> Page:
+    return Page(id=id, image=image, path=f"{id}.png")
+
+
+def share_read(reader: ReaderEncoder, image: Image.Image, text: str) -> float:
+    """Share of the text's terms that the vector holds."""
+    (vector,) = reader.encode_pages([page(image)])
+    wanted = set(Tokenizer.load().encode(text))
+    return len(wanted & set(vector.terms.tolist())) / len(wanted)
+
+
+@pytest.mark.parametrize("size", [9, 12, 16, 24, 36, 56, 90, 120])
+def test_reads_type_of_every_size(reader: ReaderEncoder, size: int) -> None:
+    text = WORDS if size < 50 else "harbour traffic report lighthouse"
+    image = sheet(text, size, width=1400, height=700 if size < 80 else 1000)
+    assert share_read(reader, image, text) >= 0.85
+
+
+def test_reads_light_on_dark_and_low_contrast(reader: ReaderEncoder) -> None:
+    assert share_read(reader, sheet(WORDS, ink=240, paper=40), WORDS) >= 0.85
+    assert share_read(reader, sheet(WORDS, ink=110, paper=200), WORDS) >= 0.85
+
+
+def test_reads_colour(reader: ReaderEncoder) -> None:
+    image = ImageOps.colorize(sheet(WORDS), black=(150, 20, 40), white=(235, 240, 200))
+    assert share_read(reader, image, WORDS) >= 0.85
+
+
+@pytest.mark.parametrize("angle", [-2.5, 1.5, 3.0])
+def test_reads_crooked_scans(reader: ReaderEncoder, angle: float) -> None:
+    image = sheet(WORDS).rotate(angle, Image.Resampling.BICUBIC, expand=True, fillcolor=255)
+    assert share_read(reader, image, WORDS) >= 0.8
+
+
+def test_reads_a_photocopy(reader: ReaderEncoder) -> None:
+    grey = np.asarray(sheet(WORDS, 24)).astype(np.float32)
+    noisy = grey + np.random.default_rng(0).normal(0, 40, grey.shape)
+    copy = Image.fromarray(np.where(noisy > 120, 255, 0).astype(np.uint8))
+    assert share_read(reader, copy, WORDS) >= 0.7
+
+
+@pytest.mark.parametrize(
+    "text", ["H-6927", "Invoice 4711 of 12/03/1987", "HEPA filter", "$1,250.75", "2,048 units", "IEEE 802"]
+)
+def test_reads_what_people_search_for(reader: ReaderEncoder, text: str) -> None:
+    assert share_read(reader, sheet(f"{text} and {text}", 24), text) >= 0.75
+
+
+def test_case_does_not_matter(reader: ReaderEncoder) -> None:
+    assert share_read(reader, sheet(WORDS.upper(), 20), WORDS) >= 0.85
+
+
+def test_shapes_that_are_not_pages(reader: ReaderEncoder) -> None:
+    for size in ((1, 1), (3, 900), (900, 3), (17, 33), (2000, 40)):
+        (vector,) = reader.encode_pages([page(Image.new("L", size, 255))])
+        assert len(vector) == 0
+
+
+def test_vectors_are_well_formed_and_in_order(reader: ReaderEncoder) -> None:
+    texts = ["harbour", "lighthouse", "traffic", "report", "keeper"]
+    pages = [page(sheet(f"{text} {text} {text}", 30), text) for text in texts]
+    vectors = list(reader.encode_pages(pages))
+    again = list(ReaderEncoder(ReaderOptions(threads=1)).encode_pages(pages))
+    for text, vector, same in zip(texts, vectors, again, strict=True):
+        (term,) = Tokenizer.load().encode(text)
+        assert term in vector.terms
+        assert (np.diff(vector.terms.astype(np.int64)) > 0).all()
+        assert ((vector.weights > 0) & (vector.weights <= 1)).all()
+        assert np.array_equal(vector.terms, same.terms)
+        assert np.allclose(vector.weights, same.weights, atol=1e-5)
+
+
+def test_pages_are_asked_for_as_they_are_needed(reader: ReaderEncoder) -> None:
+    asked = 0
+
+    def endless():  # type: ignore[no-untyped-def]
+        nonlocal asked
+        while True:
+            asked += 1
+            yield page(sheet("harbour"))
+
+    vectors = reader.encode_pages(endless())
+    next(vectors)
+    assert asked <= 16
+
+
+def test_it_shows_where(reader: ReaderEncoder) -> None:
+    image = Image.new("L", (1000, 1000), 255)
+    font = ImageFont.load_default(28)
+    ImageDraw.Draw(image).text((700, 800), "lighthouse", fill=0, font=font)
+    ImageDraw.Draw(image).text((60, 90), "harbour", fill=0, font=font)
+    vector, boxes = reader.encode_with_places(page(image))
+    places = {Tokenizer.load().token(int(term)): box for term, box in zip(vector.terms, boxes, strict=True)}
+    for word, (x, y) in {"lighthouse": (0.765, 0.815), "harbour": (0.11, 0.105)}.items():
+        box = places[word]
+        assert box.left - 0.03 < x < box.right + 0.03
+        assert box.top - 0.03 < y < box.bottom + 0.03
+
+
+def test_efficient_is_sparser_and_another_model_to_the_index(reader: ReaderEncoder) -> None:
+    efficient = load_encoder("reader:point=efficient")
+    (full,), (few,) = (list(e.encode_pages([page(sheet(WORDS))])) for e in (reader, efficient))
+    assert 0 < len(few) <= len(full)
+    assert efficient.fingerprint != reader.fingerprint
+    assert load_encoder(efficient.name).fingerprint == efficient.fingerprint
+
+
+def test_a_query_needs_no_network() -> None:
+    code = (
+        "import sys; from vsplade.encode import load_encoder; e = load_encoder('reader');"
+        "v = e.encode_query('where is the lighthouse'); assert len(v) > 2, v;"
+        "print(sorted(m for m in sys.modules if m in ('torch', 'onnxruntime', 'numba')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_rare_words_weigh_more_in_a_query(reader: ReaderEncoder) -> None:
+    vector = reader.encode_query("what is the lighthouse")
+    weights = {Tokenizer.load().token(int(t)): w for t, w in zip(vector.terms, vector.weights, strict=True)}
+    assert weights["lighthouse"] > 3 * weights["the"] > 0
+    assert len(reader.encode_query("")) == len(reader.encode_query("?!")) == 0
+
+
+def test_small_and_soon_loaded() -> None:
+    assert sum(path.stat().st_size for path in MODEL.iterdir()) < 30e6
+    started = time.process_time()
+    encoder = ReaderEncoder(ReaderOptions())
+    list(encoder.encode_pages([page(Image.new("L", (64, 64), 255))]))
+    assert time.process_time() - started < 1.5
+
+
+def test_wrong_settings_are_explained(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="quality"):
+        load_encoder("reader:point=fast")
+    with pytest.raises(InputError, match=r"trunk\.onnx"):
+        load_encoder(f"reader:model={tmp_path}")
+    copy = tmp_path / "other"
+    shutil.copytree(MODEL, copy)
+    config = json.loads((copy / "reader.json").read_text())
+    (copy / "reader.json").write_text(json.dumps({**config, "vocabulary": "0" * 16}))
+    with pytest.raises(InputError, match="another vocabulary"):
+        load_encoder(f"reader:model={copy}")
