@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from vsplade.cli.common import SOME_FAILED, encoder_option, json_option, note, print_json, progress_bar
+from vsplade.errors import InputError
 
 if TYPE_CHECKING:
-    from vsplade.evaluate import Dataset, EvalReport, Significance
+    from vsplade.evaluate import Dataset, EvalReport, Fusion, Significance
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 NEW_FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
@@ -31,11 +32,28 @@ NEW_FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
 @click.option("--run", "run_file", type=NEW_FILE, metavar="FILE", help="Write the results as a TREC run.")
 @click.option("--compare", type=FILE, metavar="RUN", help="Compare with another TREC run: is it luck?")
 @click.option(
+    "--fuse",
+    is_flag=True,
+    help="With --encoder reader+text: judge what `vsplade search --fuse` would return.",
+)
+@click.option(
+    "--fuse-with", type=FILE, multiple=True, metavar="RUN", help="Judge this system joined with a TREC run."
+)
+@click.option("--weights", metavar="W,W", help="Weights of the joined rankings, this system first; sum 1.")
+@click.option(
+    "--fusion",
+    type=click.Choice(["rsf", "rrf"]),
+    default="rsf",
+    show_default=True,
+    help="Relative score fusion (the paper's), or reciprocal rank fusion.",
+)
+@click.option("--tune", is_flag=True, help="Look for the best weights on this set (steps of 0.1).")
+@click.option(
     "--measure",
     "measure_name",
     default="ndcg@5",
     show_default=True,
-    help="The measure that --compare looks at.",
+    help="The measure that --compare and --tune look at.",
 )
 @click.option("--per-query", is_flag=True, help="With --json: every measure of every query too.")
 @json_option
@@ -49,6 +67,11 @@ def evaluate(
     workers: int | None,
     run_file: Path | None,
     compare: Path | None,
+    fuse: bool,
+    fuse_with: tuple[Path, ...],
+    weights: str | None,
+    fusion: str,
+    tune: bool,
     measure_name: str,
     per_query: bool,
     as_json: bool,
@@ -71,16 +94,25 @@ def evaluate(
             progress=update,
             keep_vectors=keep_vectors,
         )
+    joined = None
+    if fuse or fuse_with:
+        report, joined = _fuse(data, report, encoder, fuse, fuse_with, weights, fusion, tune, measure_name)
+    elif tune or weights is not None:
+        raise InputError("--tune and --weights say how rankings are joined: give --fuse or --fuse-with too.")
     if run_file:
         write_run(run_file, report.run)
     difference = _compare(data, report, compare, measure_name) if compare else None
     if as_json:
         document = report.to_json(per_query=per_query)
+        if joined:
+            document["fusion"] = joined.to_json()
         if difference:
             document["comparison"] = {"run": str(compare), "measure": measure_name, **difference.to_json()}
         print_json(document)
     else:
         _print_report(report)
+        if joined:
+            _print_fusion(joined)
         if difference:
             _print_comparison(difference, measure_name, compare)
 
@@ -90,6 +122,46 @@ def _compare(data: Dataset, report: EvalReport, other: Path, measure: str) -> Si
 
     theirs = per_query(data.qrels, read_run(other, data.queries, data.image_ids), [measure])
     return paired_bootstrap(theirs[measure], report.per_query[measure])
+
+
+def _fuse(
+    data: Dataset,
+    report: EvalReport,
+    encoder: str | None,
+    fuse: bool,
+    others: tuple[Path, ...],
+    weights: str | None,
+    method: str,
+    tune: bool,
+    measure: str,
+) -> tuple[EvalReport, Fusion]:
+    from vsplade.cli.searching import parse_weights
+    from vsplade.encode import load_encoder
+    from vsplade.evaluate import fuse_report, read_run
+    from vsplade.evaluate.fusion import text_half_run
+    from vsplade.results.fused import READER_AND_TEXT
+
+    vectors = report.vectors
+    pages = vectors.ids if vectors is not None else data.image_ids
+    runs, unseen = {}, [set[str]()]
+    if fuse and vectors is not None:
+        runs["text layer"], blind = text_half_run(data, load_encoder(encoder), vectors, k=100)
+        unseen.append(blind)
+    for other in others:
+        runs[other.name] = read_run(other, data.queries, pages)
+        unseen.append(set())
+    shares = parse_weights(weights)
+    if shares is None and not others and not tune:
+        shares = READER_AND_TEXT
+    return fuse_report(data, report, runs, shares, method, tune, measure, unseen)
+
+
+def _print_fusion(fusion: Fusion) -> None:
+    alone = ", ".join(f"{value:.4f}" for value in fusion.alone)
+    weights = ", ".join(f"{weight:.2f}" for weight in fusion.weights)
+    click.echo(f"  fused by {fusion.method}, weights {weights}; {fusion.measure} of each alone: {alone}")
+    if fusion.tuned_here:
+        note("Note: the weights were tuned on these very queries. Judge them on another set.")
 
 
 def _print_report(report: EvalReport) -> None:

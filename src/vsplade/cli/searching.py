@@ -17,8 +17,10 @@ from vsplade.cli.common import (
     print_json,
     short_path,
 )
+from vsplade.errors import InputError
 
 if TYPE_CHECKING:
+    from vsplade.index import Index
     from vsplade.types import Hit, TermMatch, Vocabulary
 
 BAR = 40
@@ -37,6 +39,32 @@ BAR = 40
     help="Let the TERMS heaviest terms of each page propose results (the paper: 50), then rescore them. "
     "Not exact: the share of the exact results that was found is shown.",
 )
+@click.option(
+    "--fuse",
+    is_flag=True,
+    help="Join what the reader saw with BM25 on the text layers, in an index that was built with "
+    "--encoder reader+text. Pages without a text layer are ranked by the reader alone.",
+)
+@click.option(
+    "--fuse-with",
+    type=click.Path(path_type=Path, file_okay=False),
+    multiple=True,
+    metavar="DIR",
+    help="Join with the results of another index of the same pages. May be given several times.",
+)
+@click.option(
+    "--weights",
+    metavar="W,W",
+    help="Weights of the joined rankings, in their order (this index, its text layers, other indexes); they "
+    "sum to 1. Default: 0.7,0.3 for --fuse alone, else equal.",
+)
+@click.option(
+    "--fusion",
+    type=click.Choice(["rsf", "rrf"]),
+    default="rsf",
+    show_default=True,
+    help="Relative score fusion (the paper's), or reciprocal rank fusion.",
+)
 @click.option("--explain", is_flag=True, help="Show every matched term and what it added to the score.")
 @encoder_option
 @json_option
@@ -46,6 +74,10 @@ def search(
     k: int,
     filters: tuple[str, ...],
     two_stage: int | None,
+    fuse: bool,
+    fuse_with: tuple[Path, ...],
+    weights: str | None,
+    fusion: str,
     explain: bool,
     encoder: str | None,
     as_json: bool,
@@ -56,8 +88,16 @@ def search(
 
     index = Index.open(index_dir, encoder=load_encoder(encoder) if encoder else None)
     stages = TwoStage(two_stage) if two_stage else None
-    hits = index.search(query, k=k, filter=filters, two_stage=stages)
     recall = None
+    hits: Sequence[Hit]
+    if fuse or fuse_with:
+        if stages:
+            raise InputError("--two-stage and fusion cannot be combined: leave one of them out.")
+        hits = fused_hits(index, query, k, filters, fuse, fuse_with, weights, fusion)
+    elif weights is not None:
+        raise InputError("--weights says how rankings are joined: give --fuse or --fuse-with too.")
+    else:
+        hits = index.search(query, k=k, filter=filters, two_stage=stages)
     if stages:
         exact = {hit.id for hit in index.search(query, k=k, filter=filters)}
         recall = len(exact & {hit.id for hit in hits}) / len(exact) if exact else 1.0
@@ -74,8 +114,43 @@ def search(
         note("No page matches. Try fewer or other words, or see what was indexed: vsplade stats.")
 
 
+def fused_hits(
+    index: Index,
+    query: str,
+    k: int,
+    filters: tuple[str, ...],
+    fuse: bool,
+    others: Sequence[Path],
+    weights: str | None,
+    method: str,
+) -> Sequence[Hit]:
+    """The index, its text layers where asked for, and other indexes, as one ranking."""
+    from vsplade.index import Index
+    from vsplade.results.fused import READER_AND_TEXT, fused_search, text_layer, whole
+
+    sources = [whole(index)]
+    if fuse:
+        sources.append(text_layer(index))
+    sources += [whole(Index.open(folder)) for folder in others]
+    shares = READER_AND_TEXT if weights is None and not others else parse_weights(weights)
+    return fused_search(sources, query, k, shares, method, filters)
+
+
+def parse_weights(text: str | None) -> tuple[float, ...] | None:
+    """``0.7,0.3``; how many there are and what they sum to is checked where they are used."""
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(f"Cannot read --weights {text!r}: write numbers, as in 0.7,0.3.") from error
+
+
 def hit_json(hit: Hit) -> dict[str, object]:
+    from vsplade.results.fused import FusedHit
+
     return {
+        **({"parts": list(hit.parts)} if isinstance(hit, FusedHit) else {}),
         "id": hit.id,
         "score": hit.score,
         "doc_id": hit.doc_id,
@@ -107,16 +182,22 @@ def highlight(query: str, matches: Sequence[TermMatch], vocabulary: Vocabulary) 
 
     Words are what people typed; a word of several pieces shows the sum of its pieces.
     """
+    from vsplade.encode.paired import PairedVocabulary
     from vsplade.encode.tokenizer import Tokenizer
 
-    left = {match.term: match for match in matches}
+    # Of an index with text layers, the words are those of its first half.
+    words = vocabulary.first if isinstance(vocabulary, PairedVocabulary) else vocabulary
+    left = {match.term: match for match in matches if match.term < len(words)}
+    in_text = {match.term - len(words) for match in matches if match.term >= len(words)}
     shown = []
     for word in query.split():
         # A vocabulary that is not ours splits words in its own way: then only the terms can be shown.
-        pieces = set(vocabulary.encode(word)) if isinstance(vocabulary, Tokenizer) else set()
+        pieces = set(words.encode(word)) if isinstance(words, Tokenizer) else set()
         found = [left.pop(term).product for term in pieces if term in left]
         if found:
             shown.append(f"{click.style(word, bold=True, fg='green')} {sum(found):.2f}")
+        elif pieces & in_text:
+            shown.append(f"{click.style(word, bold=True, fg='green')} (text layer)")
         elif pieces:
             shown.append(click.style(f"[{word}]", dim=True))
     related = [f"{match.token} {match.product:.2f}" for match in left.values()]

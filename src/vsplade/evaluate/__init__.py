@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vsplade.evaluate.dataset import Dataset, load_dataset, read_page_texts
 from vsplade.evaluate.evaluator import EvalReport, bm25_encoder, encode_texts, evaluate_dataset
+from vsplade.evaluate.fusion import Fusion, fuse_report
 from vsplade.evaluate.measures import MEASURES, active_terms, flops, measure, per_query
 from vsplade.evaluate.runs import Run, read_run, write_run
 from vsplade.evaluate.significance import Significance, paired_bootstrap
@@ -13,6 +14,7 @@ __all__ = [
     "MEASURES",
     "Dataset",
     "EvalReport",
+    "Fusion",
     "PageVectors",
     "Run",
     "Significance",
@@ -21,6 +23,7 @@ __all__ = [
     "encode_texts",
     "evaluate_dataset",
     "flops",
+    "fuse_report",
     "load_dataset",
     "measure",
     "paired_bootstrap",

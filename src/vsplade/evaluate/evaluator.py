@@ -46,6 +46,8 @@ class EvalReport:
     notes: tuple[str, ...] = ()
     per_query: PerQuery = field(default_factory=dict, repr=False)
     run: Run = field(default_factory=dict, repr=False)
+    vectors: PageVectors | None = field(default=None, repr=False)
+    """What was searched, for those who want to look further."""
 
     def to_json(self, per_query: bool = False) -> Json:
         """Plain values only; ``per_query`` adds every measure of every query."""
@@ -210,6 +212,7 @@ def _judge(
         notes=tuple(notes),
         per_query=values,
         run=run,
+        vectors=vectors,
     )
 
 

@@ -12,6 +12,7 @@ maximum, then added with weights that sum to 1. Decisions that the formula leave
   page that it did not find: where ``unseen`` names such pages, the weights of those that do see the page are
   scaled up to sum to 1. So a corpus of scans and born-digital pages is ranked fairly, and one of scans alone
   exactly as by the reader alone.
+- A list of weight 0 is left out, pages and all.
 - Equal fused scores are ordered by page id.
 
 Reciprocal rank fusion (RRF) looks at ranks only: a page at rank r adds weight / (k + r); missing adds 0.
@@ -42,7 +43,7 @@ def relative_score_fusion(
     shares = _check_weights(weights, len(lists))
     fused: dict[str, float] = {}
     for scores, weight in zip(lists, shares, strict=True):
-        for page, value in min_max(scores).items():
+        for page, value in min_max(scores).items() if weight else ():
             fused[page] = fused.get(page, 0.0) + weight * value
     return _best_first(_make_up(fused, shares, unseen))
 
@@ -61,7 +62,7 @@ def reciprocal_rank_fusion(
     for scores, weight in zip(lists, shares, strict=True):
         _check_finite(scores)
         rank, previous = 0, math.inf
-        for position, (page, score) in enumerate(_best_first(scores).items(), 1):
+        for position, (page, score) in enumerate(_best_first(scores).items() if weight else (), 1):
             if score != previous:
                 rank, previous = position, score
             fused[page] = fused.get(page, 0.0) + weight / (k + rank)

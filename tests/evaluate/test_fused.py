@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,29 +13,9 @@ from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.index import Index, IndexWriter
 from vsplade.results.fused import fused_search, text_layer, whole
-from vsplade.types import Page, SparseVector, TermStatistics, Vocabulary
+from vsplade.types import Page, SparseVector
 
-
-class Sighted:
-    """Stands in for the reader: what it 'sees' of a page is in the page's metadata."""
-
-    name = "sighted"
-    fingerprint = "sighted-1"
-    longest_edge = 8
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return Tokenizer.load()
-
-    def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
-        waiting = list(pages)  # takes pages ahead of its answers, as the real one does
-        for page in waiting:
-            terms = Tokenizer.load().encode(str(page.metadata["seen"]))
-            yield SparseVector.from_dict({term: 1.0 + terms.count(term) for term in terms})
-
-    def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
-        return SparseVector.from_dict(dict.fromkeys(Tokenizer.load().encode(text), 1.0))
-
+from .sighted import Sighted, paired
 
 PAGES = {
     "born": ("green apples", "green apples and pears, green and ripe apples"),
@@ -44,10 +23,6 @@ PAGES = {
     "scan": ("green green apples apples", None),
     "other": ("steam engine", "steam engine"),
 }
-
-
-def paired() -> PairedEncoder:
-    return PairedEncoder(Sighted(), TextEncoder())
 
 
 @pytest.fixture
