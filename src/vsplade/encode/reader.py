@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.ink import BLOCK, rectangles
-from vsplade.encode.tokenizer import Tokenizer
+from vsplade.encode.tokenizer import CONTINUATION, Tokenizer
 from vsplade.errors import InputError
 from vsplade.types import Box, Page, SparseVector, TermStatistics, Vocabulary
 
@@ -55,7 +55,8 @@ class ReaderOptions:
 class Cells:
     """What was read: one row a cell, the best few terms of each."""
 
-    boxes: NDArray[np.float32]  # (n, 4) left, top, right, bottom in fractions of the page
+    middle: NDArray[np.float32]  # (n, 2) x, y in fractions of the page
+    pixel: NDArray[np.float32]  # (n, 2) one pixel of the copy it was read on, in fractions of the page
     probability: NDArray[np.float32]  # (n, best), that the term stands there
     term: NDArray[np.int32]
 
@@ -165,18 +166,26 @@ class ReaderEncoder:
         """The vector, and for each of its terms the place that spoke loudest for it."""
         cells = self.read(page.image)
         vector = self._pool(cells)
-        strongest: dict[int, tuple[float, int]] = {}
-        for row, column in np.argwhere(cells.probability > 0):
-            term, value = int(cells.term[row, column]), float(cells.probability[row, column])
-            if value > strongest.get(term, (0.0, 0))[0]:
-                strongest[term] = (value, int(row))
-        return vector, [Box(*cells.boxes[strongest[int(term)][1]].tolist()) for term in vector.terms]
+        # of several good places, the one on the largest copy is the most exact
+        value = cells.probability / (cells.pixel[:, :1] / cells.pixel[:, :1].min(initial=1.0)) ** 0.5
+        strongest = np.zeros(len(self._tokenizer), np.int64)
+        order = np.argsort(value, axis=None, kind="stable")
+        strongest[cells.term.ravel()[order]] = order // cells.term.shape[1]  # the last write, the best, stays
+        return vector, [self._box(cells, int(strongest[term]), int(term)) for term in vector.terms]
+
+    def _box(self, cells: Cells, row: int, term: int) -> Box:
+        """Around the middle of a piece, as wide as its letters are in common sizes of type."""
+        letters = len(self._tokenizer.token(term).removeprefix(CONTINUATION))
+        x, y = cells.middle[row].tolist()
+        across, down = (cells.pixel[row] * np.array([4.0 * letters + 4, 11])).tolist()
+        return Box(max(0.0, x - across), max(0.0, y - down), min(1.0, x + across), min(1.0, y + down))
 
     def read(self, image: Image.Image) -> Cells:
         """Every word cell of a page, over all the sizes it is read at."""
         found = [self._read_copy(image, scale) for scale in self._config["scales"]]
         return Cells(
-            np.concatenate([cells.boxes for cells in found]),
+            np.concatenate([cells.middle for cells in found]),
+            np.concatenate([cells.pixel for cells in found]),
             np.concatenate([cells.probability for cells in found]),
             np.concatenate([cells.term for cells in found]),
         )
@@ -198,19 +207,13 @@ class ReaderEncoder:
             certain.append(chance)
             places.append(np.stack([columns * CELL + left * BLOCK, rows * CELL + top * BLOCK], 1))
         if not features or not sum(len(seen) for seen in features):
-            best = int(self._config["best"])
-            return Cells(
-                np.zeros((0, 4), np.float32), np.zeros((0, best), np.float32), np.zeros((0, best), np.int32)
-            )
+            none, best = np.zeros((0, 2), np.float32), int(self._config["best"])
+            return Cells(none, none, np.zeros((0, best), np.float32), np.zeros((0, best), np.int32))
         probability, term = self._name(np.concatenate(features))
-        corner = np.concatenate(places).astype(np.float32)
-        size = np.array([grey.shape[1], grey.shape[0]], np.float32)
-        margin = np.array(
-            [3 * CELL, CELL], np.float32
-        )  # the middle of a word: its box reaches further across than up
-        low, high = (corner - margin) / size, (corner + CELL + margin) / size
-        boxes = np.clip(np.concatenate([low, high], 1), 0, 1)
-        return Cells(boxes.astype(np.float32), probability * np.concatenate(certain)[:, None], term)
+        pixel = np.array([[1 / grey.shape[1], 1 / grey.shape[0]]], np.float32)
+        middle = ((np.concatenate(places) + CELL / 2) * pixel).astype(np.float32)
+        chance = np.concatenate(certain)[:, None]
+        return Cells(middle, np.repeat(pixel, len(middle), axis=0), probability * chance, term)
 
     def _find_words(
         self, window: NDArray[np.uint8]
