@@ -72,11 +72,22 @@ def test_naming_looks_at_the_asked_cells(tiny: NetworkConfig) -> None:
     outputs = model.trunk(pictures)
     losses = reader_losses(model, outputs, targets, 100, torch.Generator().manual_seed(1))
     logits = model.head(cell_features(outputs[1], outputs[2], *places))
-    assert float(losses.name) == pytest.approx(
-        float(torch.nn.functional.cross_entropy(logits, terms)), rel=1e-5
-    )
+    expected = torch.nn.functional.cross_entropy(logits, terms)
+    assert losses.name.item() == pytest.approx(expected.item(), rel=1e-5)
     assert sorted(losses.window.tolist()) == [0, 1]
     only_one = reader_losses(model, outputs, targets, 1, torch.Generator().manual_seed(1))
     assert len(only_one.right) == 1
     (losses.word + losses.name + losses.character).backward()
     assert all(p.grad is not None for p in model.parameters())
+
+
+def test_a_batch_without_a_word_teaches_and_breaks_nothing(tiny: NetworkConfig) -> None:
+    model = Reader(tiny).eval()
+    empty = Targets(
+        torch.zeros(1, 8, 8), torch.ones(1, 8, 8, dtype=torch.bool), NONE, NONE, NONE, NONE,
+        torch.zeros(1, 8, 16, dtype=torch.long),
+    )  # fmt: skip
+    losses = reader_losses(model, model.trunk(torch.zeros(1, 1, 64, 64)), empty, 10, torch.Generator())
+    assert losses.name.item() == 0
+    (losses.word + losses.name + losses.character).backward()
+    assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters() if p.grad is not None)

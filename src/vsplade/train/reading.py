@@ -61,7 +61,7 @@ def reader_losses(
     terms = targets.piece_term[chosen]
     named = model.head(cell_features(fine, coarse, window, row, column))
     each = functional.cross_entropy(named.float(), terms, reduction="none")
-    name = (each * name_weights(terms, model.config.vocabulary)).mean()
+    name = (each * name_weights(terms, model.config.vocabulary)).sum() / max(1, len(terms))
     fires = (logits.detach() > -1.0) & targets.counted
     alarms = (fires & (targets.word == 0)).sum() / targets.word.sum().clamp(min=1)
     return Losses(

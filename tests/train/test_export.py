@@ -1,0 +1,117 @@
+"""Export: the ONNX files say what torch says, in float nearly exactly and in 8 bits nearly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs torch: pip install 'vsplade[train]'")
+pytest.importorskip("onnx", reason="export needs onnx: pip install 'vsplade[train]'")
+pytest.importorskip("safetensors", reason="checkpoints need safetensors: pip install 'vsplade[train]'")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+from vsplade.encode.network import NetworkConfig, Reader
+from vsplade.errors import InputError
+from vsplade.train import checkpoint
+from vsplade.train.export import export, fold_norms
+from vsplade.train.options import ExportOptions
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def reader() -> Reader:
+    """A network with lively norms, so that folding them wrongly would show."""
+    torch.manual_seed(0)
+    sizes = {"stem": 8, "fine": 12, "middle": 24, "coarse": 32, "hidden": 32, "rank": 16}
+    model = Reader(NetworkConfig(vocabulary=500, middle_blocks=1, coarse_blocks=1, **sizes))
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            torch.nn.init.uniform_(module.weight, 0.5, 1.5)
+            torch.nn.init.uniform_(module.bias, -0.2, 0.2)
+            module.running_mean.uniform_(-0.1, 0.1)
+            module.running_var.uniform_(0.5, 1.5)
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def exported(reader: Reader, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export")
+    tensors = {f"model.{n}": t for n, t in reader.state_dict().items()}
+    checkpoint.save(folder / "last.safetensors", tensors, {"network": reader.config.to_json()})
+    options = ExportOptions(
+        checkpoint=folder / "last.safetensors", pdfs=EXAMPLES, out=folder / "model", windows=6
+    )
+    result = export(options)
+    assert result["bytes"]["trunk.onnx"] == (folder / "model" / "trunk.onnx").stat().st_size
+    return folder / "model"
+
+
+def pictures(height: int, width: int) -> torch.Tensor:
+    torch.manual_seed(4)
+    blocks = (torch.rand(1, 1, height // 4, width // 4) < 0.2).float()
+    return torch.nn.functional.interpolate(blocks, scale_factor=4.0)
+
+
+def run(path: Path, **inputs: np.ndarray) -> list[np.ndarray]:
+    return list(onnxruntime.InferenceSession(str(path)).run(None, inputs))
+
+
+def test_folding_the_norms_changes_nothing(reader: Reader) -> None:
+    folded = Reader(reader.config).eval()
+    folded.load_state_dict(reader.state_dict())
+    fold_norms(folded)
+    assert not any(isinstance(module, torch.nn.BatchNorm2d) for module in folded.modules())
+    with torch.no_grad():
+        for a, b in zip(reader.trunk(pictures(64, 96)), folded.trunk(pictures(64, 96)), strict=True):
+            assert torch.allclose(a, b, atol=1e-4)
+
+
+@pytest.mark.parametrize(("height", "width"), [(64, 64), (96, 208)])
+def test_float_trunk_agrees_at_any_size(reader: Reader, exported: Path, height: int, width: int) -> None:
+    x = pictures(height, width)
+    with torch.no_grad():
+        expected = reader.trunk(x)[:3]
+    for a, b in zip(expected, run(exported / "trunk.float.onnx", picture=x.numpy()), strict=True):
+        assert np.abs(a.numpy() - b).max() < 1e-3
+
+
+def test_trunk_in_8_bits_stays_near(reader: Reader, exported: Path) -> None:
+    x = pictures(256, 256)
+    with torch.no_grad():
+        expected = reader.trunk(x)[:3]
+    for a, b in zip(expected, run(exported / "trunk.onnx", picture=x.numpy()), strict=True):
+        assert a.shape == b.shape
+        assert np.abs(a.numpy() - b).mean() < 0.15 * float(a.std()) + 0.01
+    assert (exported / "trunk.onnx").stat().st_size < (exported / "trunk.float.onnx").stat().st_size
+
+
+def test_head_names_what_torch_names(reader: Reader, exported: Path) -> None:
+    torch.manual_seed(1)
+    features = torch.rand(40, 24 + 32) * 3
+    with torch.no_grad():
+        expected = torch.softmax(reader.head(features), 1)
+    probability, term = run(exported / "head.float.onnx", features=features.numpy())
+    assert np.array_equal(term[:, 0], expected.argmax(1).numpy())
+    assert np.abs(probability - expected.topk(4, 1).values.numpy()).max() < 1e-5
+    rounded, named = run(exported / "head.onnx", features=features.numpy())
+    at_named = expected.gather(1, torch.from_numpy(named.astype(np.int64))).numpy()
+    assert np.abs(rounded - at_named).max() < 0.2 * float(expected.max())
+
+
+def test_export_without_real_pages_is_refused(exported: Path, tmp_path: Path) -> None:
+    options = ExportOptions(
+        checkpoint=exported.parent / "last.safetensors", pdfs=tmp_path, out=tmp_path / "out", windows=2
+    )
+    with pytest.raises(InputError, match="text layer"):
+        export(options)
+
+
+def test_a_file_that_is_no_checkpoint_of_the_reader_is_refused(exported: Path, tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "other.safetensors", {"x": torch.zeros(1)}, {})
+    options = ExportOptions(checkpoint=exported, pdfs=EXAMPLES, out=tmp_path / "out")
+    with pytest.raises(InputError, match="not a checkpoint of the reader"):
+        export(replace(options, checkpoint=tmp_path / "other.safetensors"))
