@@ -1,0 +1,240 @@
+"""The encoder behind hub names such as ``naver/v-splade-quality`` and behind folders with such a model.
+
+Queries need the table and the tokenizer only; torch and the network are loaded with the first page.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.encode.modernvbert.processor import Grid, PageProcessor
+from vsplade.encode.modernvbert.query import QuerySide, cache_folder, cached, has_side, open_side
+from vsplade.errors import InputError, MissingExtraError
+from vsplade.types import Box, Page, SparseVector, TermStatistics, Vocabulary
+
+if TYPE_CHECKING:
+    from vsplade.encode.modernvbert.model import Pooled, SpladeModel
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_PRECISIONS = ("float32", "bfloat16", "float16")
+_WHOLE_PAGE = Box(0.0, 0.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class ModernVBertOptions:
+    """``naver/v-splade-quality:device=cuda,batch=32``"""
+
+    model: str
+    """A folder with a model, a folder with a query side alone, or a hub name."""
+    device: str = ""
+    """As torch names it; empty: a GPU where there is one."""
+    precision: str = ""
+    """float32, bfloat16 or float16; empty: bfloat16 on a GPU, float32 elsewhere."""
+    batch: int = 0
+    """Pages at a time; 0: 16 on a GPU, 2 elsewhere."""
+    threads: int = 0
+    """Pages that are cut to tiles side by side; 0 is one for every core."""
+    top: int = 0
+    """Keep a page's heaviest terms only; 0 keeps all."""
+
+    def __post_init__(self) -> None:
+        if self.precision and self.precision not in _PRECISIONS:
+            raise InputError(f"Precision is one of {', '.join(_PRECISIONS)}, not {self.precision!r}.")
+        if min(self.batch, self.threads, self.top) < 0:
+            raise InputError("The options batch, threads and top are 0 (the default) or more.")
+
+
+def is_model_name(name: str) -> bool:
+    """A folder, a path, or ``owner/model`` as hubs write it."""
+    return bool(_HUB_NAME.fullmatch(name)) or os.sep in name or name.startswith(".") or Path(name).is_dir()
+
+
+def find_model(name: str) -> Path:
+    """The folder of a model: as given, or from the hub's cache, downloaded when it is not there yet."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder.resolve()
+    if not _HUB_NAME.fullmatch(name):
+        raise InputError(f"There is no folder {name}. Give a folder with a model, or a hub name such as naver/v-splade-quality.")
+    try:
+        from huggingface_hub import snapshot_download
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"Downloading {name}", "hf") from error
+    try:
+        return Path(snapshot_download(name, allow_patterns=["*.json", "*.jinja", "*.safetensors"]))
+    except Exception as error:  # the hub's client raises its own, its transport's and the system's errors
+        raise InputError(
+            f"{name} is neither a folder nor could it be fetched from the hub ({type(error).__name__}: {error}). "
+            "Check the name and the connection, or download the model and give its folder."
+        ) from error
+
+
+class ModernVBertEncoder:
+    def __init__(self, options: ModernVBertOptions) -> None:
+        self.options = options
+        self._side, self._folder = _open(options.model)
+
+    @property
+    def name(self) -> str:
+        return self._side.name + (f":top={self.options.top}" if self.options.top else "")
+
+    @property
+    def fingerprint(self) -> str:
+        return self._side.fingerprint + (f"-top{self.options.top}" if self.options.top else "")
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self._side
+
+    @property
+    def longest_edge(self) -> int:
+        return self._side.longest_edge
+
+    def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
+        return self._side.encode(text)
+
+    def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
+        """Tiles are cut in threads while the network works on the pages before."""
+        batch = self.options.batch or (16 if self._on_gpu else 2)
+        threads = self.options.threads or os.cpu_count() or 1
+        waiting: deque[Future[tuple[NDArray[np.uint8], Grid]]] = deque()
+        with ThreadPoolExecutor(threads, thread_name_prefix="tiles") as pool:
+            for page in pages:
+                waiting.append(pool.submit(self._processor.tiles, page.image))
+                if len(waiting) >= 2 * batch:
+                    yield from self._encode([waiting.popleft().result() for _ in range(batch)])
+            while waiting:
+                yield from self._encode([waiting.popleft().result() for _ in range(min(batch, len(waiting)))])
+
+    def encode_with_places(self, page: Page) -> tuple[SparseVector, list[Box]]:
+        """The vector, and for each term the cell of the page whose logit was the largest."""
+        cut = self._processor.tiles(page.image)
+        pooled = self._pool([cut])
+        vector = self._sparse(pooled.weights.float().cpu().numpy()[0])
+        ids = np.array(self._processor.prompt_ids(cut[1]))
+        order = np.cumsum(ids == self._image_token) - 1
+        positions = pooled.positions[0].cpu().numpy()[vector.terms.astype(np.int64)]
+        boxes = [
+            self._box(int(order[place]), cut[1]) if ids[place] == self._image_token else _WHOLE_PAGE
+            for place in positions
+        ]
+        return vector, boxes
+
+    def _encode(self, cut: list[tuple[NDArray[np.uint8], Grid]]) -> Iterator[SparseVector]:
+        for row in self._pool(cut).weights.float().cpu().numpy():
+            yield self._sparse(row)
+
+    def _pool(self, cut: list[tuple[NDArray[np.uint8], Grid]]) -> Pooled:
+        import torch
+
+        settings = self._processor.settings
+        prompts = [self._processor.prompt_ids(grid) for _, grid in cut]
+        ids = torch.full((len(prompts), max(map(len, prompts))), self._padding, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for row, prompt in enumerate(prompts):
+            ids[row, : len(prompt)] = torch.tensor(prompt)
+            mask[row, : len(prompt)] = 1
+        model, device = self._model, self._device
+        # Bytes travel to the device, a quarter of the floats; they are normalised there.
+        tiles = torch.from_numpy(np.concatenate([tiles for tiles, _ in cut])).to(device)
+        pixels = tiles.float().div_(255).sub_(settings.mean).div_(settings.deviation)
+        with torch.inference_mode():
+            pooled: Pooled = model(ids.to(device), mask.to(device), pixels)
+        return pooled
+
+    def _sparse(self, weights: NDArray[np.float32]) -> SparseVector:
+        if not np.isfinite(weights).all():
+            raise InputError(f"The model {self.name} gave weights that are not numbers. Try precision=float32.")
+        terms = np.flatnonzero(weights > 0)
+        vector = SparseVector(terms.astype(np.uint32), weights[terms])
+        return vector.top(self.options.top) if self.options.top else vector
+
+    def _box(self, order: int, grid: Grid) -> Box:
+        tile, cell = divmod(order, self._processor.settings.tokens_a_tile)
+        side = math.isqrt(self._processor.settings.tokens_a_tile)
+        row, column = divmod(cell, side)
+        if tile >= grid.rows * grid.columns:  # the view of the whole page
+            return Box(column / side, row / side, (column + 1) / side, (row + 1) / side)
+        top, left = divmod(tile, grid.columns)
+        across, down = grid.columns * side, grid.rows * side
+        row, column = top * side + row, left * side + column
+        return Box(column / across, row / down, (column + 1) / across, (row + 1) / down)
+
+    # -- the network, loaded with the first page --------------------------------------------------------
+
+    @cached_property
+    def _model_folder(self) -> Path:
+        if self._folder is None:
+            raise InputError(
+                f"{self.options.model} holds the query side of {self._side.name} only: it can search, but not read "
+                "pages. Index with the model itself."
+            )
+        return self._folder
+
+    @cached_property
+    def _processor(self) -> PageProcessor:
+        return PageProcessor(self._model_folder)
+
+    @cached_property
+    def _device(self) -> Any:
+        try:
+            import torch
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(f"Reading pages with {self._side.name}", "hf") from error
+        try:
+            return torch.device(self.options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        except RuntimeError as error:
+            raise InputError(f"torch knows no device {self.options.device!r}: {error}") from error
+
+    @property
+    def _on_gpu(self) -> bool:
+        return bool(self._device.type == "cuda")
+
+    @cached_property
+    def _model(self) -> SpladeModel:
+        device = self._device
+        try:
+            import torch
+            import transformers  # noqa: F401
+
+            from vsplade.encode.modernvbert import checkpoint
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(f"Reading pages with {self._side.name}", "hf") from error
+        precision = self.options.precision or ("bfloat16" if self._on_gpu else "float32")
+        loaded = checkpoint.load(self._model_folder, dtype=getattr(torch, precision))
+        return loaded.model.to(device)
+
+    @property
+    def _image_token(self) -> int:
+        return int(self._model.config.image_token_id)
+
+    @property
+    def _padding(self) -> int:
+        return int(self._model.config.text_config.pad_token_id or 0)
+
+
+def _open(model: str) -> tuple[QuerySide, Path | None]:
+    """The query side, and the model's folder unless there is the query side alone."""
+    known = Path(model).expanduser()
+    if known.is_dir() and has_side(known) and not (known / "config.json").is_file():
+        return open_side(known.resolve()), None
+    name = str(known.resolve()) if known.is_dir() else model
+    try:
+        folder = find_model(model)
+    except (InputError, MissingExtraError):
+        if has_side(cache_folder(name)):  # the model is gone or out of reach; searching needs the side only
+            return open_side(cache_folder(name)), None
+        raise
+    return cached(folder, name), folder

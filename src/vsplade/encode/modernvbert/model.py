@@ -1,0 +1,167 @@
+"""ModernVBERT, its masked-language-model head, SPLADE pooling, and the table of query weights."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vsplade.encode.modernvbert.pooling import max_logits, sparse_weights
+from vsplade.errors import InputError
+
+ACTIVATIONS = ("softplus", "relu", "one")
+"""Of the query table: ``softplus`` is the paper's, ``relu`` its collapsing ablation, ``one`` a plain bag of words."""
+SPECIAL_TOKENS = (50280, 50281, 50282, 50283, 50284)
+"""[UNK] [CLS] [SEP] [PAD] [MASK]: never a term."""
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """What a page or a text becomes."""
+
+    logits: Tensor
+    """(pages, vocabulary): each term's largest logit, scaled, before ReLU and logarithm."""
+    weights: Tensor
+    """(pages, vocabulary): the sparse vector, dense."""
+    positions: Tensor
+    """(pages, vocabulary): where the largest logit was."""
+
+
+class MlmHead(nn.Module):
+    """Dense, activation, norm; the projection to the vocabulary belongs to the pooling."""
+
+    def __init__(self, text: Any, vocabulary: int, dense_bias: bool, norm_bias: bool) -> None:
+        super().__init__()
+        from transformers.activations import ACT2FN
+
+        width = text.hidden_size
+        self.dense = nn.Linear(width, width, bias=dense_bias)
+        self.act = ACT2FN[text.classifier_activation]
+        self.norm = nn.LayerNorm(width, eps=text.norm_eps, bias=norm_bias)
+        self.decoder = nn.Linear(width, vocabulary)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        features: Tensor = self.norm(self.act(self.dense(hidden)))
+        return features
+
+
+class QueryTable(nn.Module):
+    """Li-LSR: a weight for every term from its frozen embedding, ``softplus(e . u + b)``.
+
+    It starts at weight 1 for every term: training begins from a plain bag of words.
+    """
+
+    def __init__(self, vocabulary: int, width: int, activation: str = "softplus") -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise InputError(
+                f"The query table's activation is one of {', '.join(ACTIVATIONS)}, not {activation!r}."
+            )
+        self.activation = activation
+        self.embeddings = nn.Embedding(vocabulary, width)
+        self.embeddings.weight.requires_grad_(False)
+        self.projection = nn.Linear(width, 1)
+        nn.init.zeros_(self.projection.weight)
+        nn.init.constant_(self.projection.bias, math.log(math.e - 1) if activation == "softplus" else 1.0)
+
+    def forward(self) -> Tensor:
+        """(vocabulary,): every term's weight."""
+        if self.activation == "one":
+            return self.embeddings.weight.new_ones(self.embeddings.num_embeddings)
+        raw = self.projection(self.embeddings.weight).squeeze(1)
+        return functional.softplus(raw) if self.activation == "softplus" else torch.relu(raw)
+
+
+class FixedTable(nn.Module):
+    """Query weights as they are, without the parts they were made from."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(vocabulary), requires_grad=False)
+
+    def forward(self) -> Tensor:
+        return self.weight
+
+
+class SpladeModel(nn.Module):
+    """``body`` is transformers' own ModernVBERT; the sizes come from its configuration."""
+
+    def __init__(
+        self,
+        config: Any,
+        vocabulary: int,
+        *,
+        activation: str = "softplus",
+        dense_bias: bool = False,
+        norm_bias: bool = False,
+        fixed_table: bool = False,
+        scale: float | None = None,
+    ) -> None:
+        super().__init__()
+        from transformers import ModernVBertModel
+
+        width = config.text_config.hidden_size
+        self.config = config
+        self.vocabulary = vocabulary
+        self.scale: float = width**-0.25 if scale is None else scale
+        self.body = ModernVBertModel(config)
+        self.head = MlmHead(config.text_config, vocabulary, dense_bias, norm_bias)
+        self.query: QueryTable | FixedTable = (
+            FixedTable(vocabulary) if fixed_table else QueryTable(vocabulary, width, activation)
+        )
+        allowed = torch.ones(vocabulary)
+        for token in special_tokens(config):
+            if token < vocabulary:
+                allowed[token] = 0
+        self.register_buffer("allowed", allowed, persistent=False)
+
+    def hidden_states(self, ids: Tensor, mask: Tensor, tiles: Tensor | None = None) -> Tensor:
+        """(pages, positions, width). ``tiles`` are all pages' tiles, normalised, in the order of their tokens."""
+        inputs = self.body.get_input_embeddings()(ids)
+        if tiles is not None and len(tiles):
+            seen = self.body.vision_model(pixel_values=tiles.to(self.body.dtype)).last_hidden_state
+            seen = self.body.connector(seen)
+            places = ids == self.config.image_token_id
+            if int(places.sum()) != seen.shape[0] * seen.shape[1]:
+                raise InputError(
+                    f"{seen.shape[0]} tiles make {seen.shape[0] * seen.shape[1]} image tokens, but the prompts hold "
+                    f"{int(places.sum())}. The processor's settings do not fit this model."
+                )
+            inputs = inputs.masked_scatter(places.unsqueeze(-1), seen.to(inputs.dtype))
+        hidden: Tensor = self.body.text_model(inputs_embeds=inputs, attention_mask=mask).last_hidden_state
+        return hidden
+
+    def forward(self, ids: Tensor, mask: Tensor, tiles: Tensor | None = None) -> Pooled:
+        features = self.head(self.hidden_states(ids, mask, tiles))
+        logits, positions = max_logits(features, self.head.decoder.weight, self.head.decoder.bias, mask)
+        logits = logits.float()
+        return Pooled(logits * self.scale, sparse_weights(logits, self.scale, self.allowed), positions)
+
+    @property
+    def query_activation(self) -> str:
+        return self.query.activation if isinstance(self.query, QueryTable) else "fixed"
+
+    def query_table(self) -> Tensor:
+        """Every term's query weight, special tokens at 0."""
+        return self.query().float() * self.allowed
+
+    def bag_of_words(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """(texts, vocabulary): 1 where the text has the term."""
+        inside = (ids < self.vocabulary) & mask.bool()
+        bags = torch.zeros(len(ids), self.vocabulary, device=ids.device)
+        bags.scatter_add_(1, torch.where(inside, ids, 0), inside.float())
+        return (bags > 0).float() * self.allowed
+
+    def encode_queries(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """The paper's query vectors: the bag of words times the table."""
+        return self.bag_of_words(ids, mask) * self.query_table()
+
+
+def special_tokens(config: Any) -> tuple[int, ...]:
+    """Ids that never score: the tokenizer's own five, or those that a smaller configuration names."""
+    named = getattr(config, "unscored_token_ids", None)
+    return tuple(named) if named is not None else SPECIAL_TOKENS

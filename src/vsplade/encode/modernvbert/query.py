@@ -1,0 +1,196 @@
+"""The query side of a model: a tokenizer and a table of weights. Needs numpy and the ``tokenizers`` wheel, not torch.
+
+It is made once from a model's folder and kept in the user's cache, so that a search opens two small files;
+``export`` writes it anywhere, and that folder is enough to search an index on a machine without the model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.encode.modernvbert.processor import Settings, load_tokenizer
+from vsplade.encode.modernvbert.tensors import TensorFile
+from vsplade.errors import InputError
+from vsplade.types import SparseVector
+
+TABLE, FACTS = "query.npy", "vsplade-query.json"
+_SPECIAL = (50280, 50281, 50282, 50283, 50284)
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class QuerySide:
+    """Weights for terms and the tokenizer that finds them; also the encoder's vocabulary."""
+
+    folder: Path
+    name: str
+    fingerprint: str
+    longest_edge: int
+    table: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        return load_tokenizer(self.folder)
+
+    def token(self, term: int) -> str:
+        """The piece as text; one that goes on a word begins with ``##``."""
+        text = str(self.tokenizer.decode([term], skip_special_tokens=False))
+        return text.strip() or text if text[:1].isspace() else "##" + text
+
+    def encode(self, text: str) -> SparseVector:
+        """Every token's weight, as often as it stands in the query; no special tokens."""
+        counts = Counter(self.tokenizer.encode(text, add_special_tokens=False).ids)
+        return SparseVector.from_dict(
+            {
+                term: count * float(self.table[term])
+                for term, count in counts.items()
+                if term < len(self.table)
+            }
+        )
+
+
+def open_side(folder: Path) -> QuerySide:
+    try:
+        facts = json.loads((folder / FACTS).read_text("utf-8"))
+        if facts["format"] != _FORMAT:
+            raise InputError(
+                f"{folder / FACTS} is of format {facts['format']}, this version reads {_FORMAT}."
+            )
+        table = np.load(folder / TABLE, allow_pickle=False)
+        if table.dtype != np.float32 or table.ndim != 1 or not np.isfinite(table).all() or (table < 0).any():
+            raise InputError(f"{folder / TABLE} is not a table of query weights. Export it again.")
+        return QuerySide(
+            folder, str(facts["name"]), str(facts["fingerprint"]), int(facts["longest_edge"]), table
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{folder} holds no sound query side ({error}). Export it again from the model."
+        ) from error
+
+
+def has_side(folder: Path) -> bool:
+    return (folder / FACTS).is_file() and (folder / TABLE).is_file()
+
+
+def export(model: Path, target: Path, name: str) -> QuerySide:
+    """Write the query side of the model in a folder; ``name`` is the encoder's name that an index will remember."""
+    table = query_weights(model)
+    target.mkdir(parents=True, exist_ok=True)
+    np.save(target / (TABLE + ".partial.npy"), table)
+    os.replace(target / (TABLE + ".partial.npy"), target / TABLE)
+    if (model / "tokenizer.json").resolve() != (target / "tokenizer.json").resolve():
+        load_tokenizer(model)  # a broken one is found now, not at the first search
+        shutil.copyfile(model / "tokenizer.json", target / "tokenizer.json")
+    facts = {
+        "format": _FORMAT,
+        "name": name,
+        "fingerprint": fingerprint(model),
+        "longest_edge": Settings.read(model).longest_edge,
+        "source": _stamp(model),
+    }
+    partial = target / (FACTS + ".partial")
+    partial.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+    os.replace(partial, target / FACTS)  # last: a folder with it is complete
+    return open_side(target)
+
+
+def cached(model: Path, name: str) -> QuerySide:
+    """From the cache, made anew when the model's files changed."""
+    target = cache_folder(name)
+    if has_side(target):
+        stamp = json.loads((target / FACTS).read_text("utf-8")).get("source")
+        if stamp == _stamp(model):
+            return open_side(target)
+    return export(model, target, name)
+
+
+def cache_folder(name: str) -> Path:
+    """``$VSPLADE_CACHE``, or the user's cache folder, with a folder of its own for every model."""
+    root = os.environ.get("VSPLADE_CACHE")
+    base = (
+        Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vsplade"
+    )
+    readable = "".join(char if char.isalnum() or char in "-_." else "-" for char in Path(name).name)[-60:]
+    return base / "query" / f"{readable}-{hashlib.blake2b(name.encode(), digest_size=6).hexdigest()}"
+
+
+def query_weights(model: Path) -> NDArray[np.float32]:
+    """The table of a model in a folder, computed with numpy."""
+    config = (
+        json.loads((model / "config.json").read_text("utf-8")) if (model / "config.json").is_file() else {}
+    )
+    static = sorted(model.glob("query_*SparseStaticEmbedding/model.safetensors"))
+    if (model / "model.safetensors").is_file():
+        table = _from_release(TensorFile(model / "model.safetensors"), config)
+    elif static:
+        table = TensorFile(static[0]).read("weight")
+    else:
+        raise InputError(f"{model} has no model.safetensors, so there are no query weights to take from it.")
+    special = config.get("unscored_token_ids", _SPECIAL)
+    table[[token for token in special if token < len(table)]] = 0
+    return np.maximum(table, 0).astype(np.float32)
+
+
+def _from_release(file: TensorFile, config: Mapping[str, Any]) -> NDArray[np.float32]:
+    names = [
+        f"query_encoder.{part}" for part in ("embeddings.weight", "projection.weight", "projection.bias")
+    ]
+    missing = [name for name in names if name not in file]
+    if missing:
+        raise InputError(
+            f"{file.path} has no query table ({', '.join(missing)} missing): a plain backbone cannot answer queries. "
+            "Train it first, or use a released V-SPLADE model."
+        )
+    embeddings, projection, bias = (file.read(name).astype(np.float64) for name in names)
+    raw = embeddings @ projection.reshape(-1) + bias.reshape(-1)
+    activation = config.get("query_activation", "softplus")
+    if activation == "one":
+        return np.ones(len(raw), np.float32)
+    return (np.logaddexp(0, raw) if activation == "softplus" else np.maximum(raw, 0)).astype(np.float32)
+
+
+def fingerprint(model: Path) -> str:
+    """Of everything that decides a vector: weights, tokenizer and configurations."""
+    digest = hashlib.blake2b(digest_size=12)
+    for path in _files(model):
+        digest.update(str(path.relative_to(model)).encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "blake2b").digest())
+    return f"modernvbert-{digest.hexdigest()}"
+
+
+def _files(model: Path) -> list[Path]:
+    """A folder in both layouts is the model of its own ``model.safetensors``: the other one is a copy."""
+    kinds = [
+        "config.json",
+        "tokenizer.json",
+        "preprocessor_config.json",
+        "processor_config.json",
+        "chat_template.*",
+    ]
+    whole = (model / "model.safetensors").is_file()
+    patterns = (
+        [*kinds, "model.safetensors"]
+        if whole
+        else [*kinds, "*/*.safetensors", "*/config.json", "*/*token*.json"]
+    )
+    return sorted({path for pattern in patterns for path in model.glob(pattern) if path.is_file()})
+
+
+def _stamp(model: Path) -> list[list[object]]:
+    return [[str(p.relative_to(model)), p.stat().st_size, p.stat().st_mtime_ns] for p in _files(model)]

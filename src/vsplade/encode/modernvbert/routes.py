@@ -1,0 +1,148 @@
+"""sentence-transformers' layout: a router with a document route (network, SPLADE pooling) and a query route (a table).
+
+What is written loads there with no code of ours: that library's pooling knows no scale and no barred terms, so the scale is
+multiplied into the projection, and barred terms get a bias that never scores. Reading such a folder takes the
+projection as it is, with scale 1; the table of a static embedding stays a plain table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vsplade.encode.modernvbert import checkpoint, layouts
+from vsplade.encode.modernvbert.checkpoint import Checkpoint, copy_text_files, read_json, read_tensors, write_json
+from vsplade.encode.modernvbert.model import SpladeModel, special_tokens
+from vsplade.errors import InputError
+
+DOCUMENT, POOLING, QUERY = "document_0_Transformer", "document_1_SpladePooling", "query_0_SparseStaticEmbedding"
+_MODULES = "sentence_transformers.base.modules."
+_SPARSE = "sentence_transformers.sparse_encoder.modules."
+_NEVER = -1.0
+"""Bias of a term that must not score; its row is zero, so its logit is this everywhere."""
+
+
+def save(source: Checkpoint, folder: Path) -> None:
+    """Write the routes; ``checkpoint.save`` into the same folder adds the release's own file."""
+    from safetensors.torch import save_file
+
+    model = source.model
+    for part in (DOCUMENT, POOLING, QUERY):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    tensors = {name: tensor.contiguous().clone() for name, tensor in _document_tensors(source).items()}
+    save_file(tensors, folder / DOCUMENT / "model.safetensors", metadata={"format": "pt"})
+    rows = len(tensors["lm_head.bias"])
+    write_json(folder / DOCUMENT / "config.json", _native_json(model, source.config, rows))
+    write_json(folder / DOCUMENT / "sentence_bert_config.json", _document_settings())
+    copy_text_files(source.source, folder / DOCUMENT)
+    write_json(
+        folder / POOLING / "config.json",
+        {"pooling_strategy": "max", "activation_function": "relu", "embedding_dimension": rows},
+    )
+    table = torch.zeros(rows)
+    table[: model.vocabulary] = model.query_table().detach().float().cpu()
+    save_file({"weight": table}, folder / QUERY / "model.safetensors", metadata={"format": "pt"})
+    write_json(folder / QUERY / "config.json", {"frozen": True})
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        if source.source is not None and (source.source / name).is_file():
+            (folder / QUERY / name).write_bytes((source.source / name).read_bytes())
+    copy_text_files(source.source, folder)
+    _write_router(folder)
+
+
+def load(folder: Path, dtype: torch.dtype) -> Checkpoint:
+    """A model whose folder has the routes only."""
+    structure = read_json(folder / "router_config.json").get("structure")
+    if not isinstance(structure, dict) or not {"document", "query"} <= set(structure):
+        raise InputError(f"{folder / 'router_config.json'} names no document and query route.")
+    document, query = folder / str(structure["document"][0]), folder / str(structure["query"][0])
+    config = read_json(document / "config.json")
+    path = document / "model.safetensors"
+    file = read_tensors(path)
+    static = read_tensors(query / "model.safetensors")
+    rows = int(config.get("text_config", {}).get("vocab_size", 0))
+    vocabulary = rows - int(config.get("additional_vocab_size", checkpoint.ADDITIONAL_TOKENS))
+    renamed = layouts.from_upstream(file, vocabulary, path)
+    del renamed.tensors["query.embeddings.weight"]
+    if set(static) != {"weight"} or len(static["weight"]) < vocabulary:
+        raise InputError(f"{query / 'model.safetensors'} is no static embedding of {vocabulary} terms or more.")
+    renamed.tensors["query.weight"] = static["weight"][:vocabulary]
+    released = {**config, "additional_vocab_size": rows - vocabulary}
+    model = checkpoint.build(released, vocabulary, renamed.tensors, activation="softplus", scale=1.0)
+    layouts.check(model.state_dict(), renamed.tensors, path)
+    model.load_state_dict(renamed.tensors)
+    kinds = {name: tensor.dtype for name, tensor in renamed.tensors.items()}
+    return Checkpoint(model.to(dtype).eval(), config, kinds, renamed.unused, document)
+
+
+def _document_tensors(source: Checkpoint) -> dict[str, Tensor]:
+    """transformers' own names (``ModernVBertForMaskedLM``), the scale and the barred terms folded in."""
+    model = source.model
+    file: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict().items():
+        part, _, rest = name.partition(".")
+        kind = source.kinds.get(name, tensor.dtype)
+        if part == "body":
+            file["model." + rest] = tensor.detach().cpu().to(kind)
+        elif part == "head" and not rest.startswith("decoder."):
+            file["projection_head." + rest] = tensor.detach().cpu().to(kind)
+    rows = model.body.get_input_embeddings().weight.shape[0]
+    decoder = model.head.decoder
+    weight = torch.zeros(rows, decoder.weight.shape[1])
+    bias = torch.full((rows,), _NEVER)
+    allowed = model.allowed.bool().cpu()
+    weight[: model.vocabulary][allowed] = decoder.weight.detach().float().cpu()[allowed] * model.scale
+    bias[: model.vocabulary][allowed] = decoder.bias.detach().float().cpu()[allowed] * model.scale
+    # A folded weight is a product: it keeps float32, or it would be rounded twice.
+    return {**file, "lm_head.weight": weight, "lm_head.bias": bias}
+
+
+def _native_json(model: SpladeModel, config: Mapping[str, Any], rows: int) -> dict[str, Any]:
+    native: dict[str, Any] = json.loads(json.dumps(dict(config)))
+    native["model_type"] = "modernvbert"
+    native["architectures"] = ["ModernVBertForMaskedLM"]
+    native["tie_word_embeddings"] = False
+    native["additional_vocab_size"] = rows - model.vocabulary
+    native["unscored_token_ids"] = list(special_tokens(model.config))
+    for part, kind in (("text_config", "modernbert"), ("vision_config", "siglip_vision_model")):
+        native[part].setdefault("model_type", kind)
+    native["text_config"]["vocab_size"] = rows
+    native["text_config"]["classifier_bias"] = model.head.dense.bias is not None
+    native["text_config"]["norm_bias"] = bool(native["text_config"].get("norm_bias", False))
+    native["vision_config"]["vision_use_head"] = bool(model.config.vision_config.vision_use_head)
+    native.pop("vocab_size", None)
+    return native
+
+
+def _document_settings() -> dict[str, Any]:
+    output = {"method": "forward", "method_output_name": "logits"}
+    return {
+        "transformer_task": "fill-mask",
+        "modality_config": {
+            "text": output,
+            "image": output,
+            "message": {**output, "format": "structured"},
+        },
+        "module_output_name": "token_embeddings",
+    }
+
+
+def _write_router(folder: Path) -> None:
+    types = {
+        DOCUMENT: _MODULES + "transformer.Transformer",
+        POOLING: _SPARSE + "splade_pooling.SpladePooling",
+        QUERY: _SPARSE + "sparse_static_embedding.SparseStaticEmbedding",
+    }
+    router = {
+        "types": types,
+        "structure": {"document": [DOCUMENT, POOLING], "query": [QUERY]},
+        "parameters": {"default_route": "document", "allow_empty_key": True, "route_mappings": {}},
+    }
+    write_json(folder / "router_config.json", router)
+    write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": _MODULES + "router.Router"}])
+    write_json(folder / "config_sentence_transformers.json", {"model_type": "SparseEncoder", "similarity_fn_name": "dot"})
