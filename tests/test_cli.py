@@ -136,6 +136,7 @@ def test_metadata_and_filters(folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "test.vsplade"
     vsplade("index", folder / "turbine.pdf", "--index", target, "--meta", "year=2020", *TEXT)
     vsplade("index", folder / "budget.pdf", "--index", target, "--meta", "year=2024")
+    vsplade("index", folder / "turbine.pdf", "--index", target)  # keeps its year
     assert hits(target, "turbine", "--filter", "year=2024") == ["budget_1"]
     assert hits(target, "turbine", "--filter", "year<=2020") == ["turbine_1"]
     assert hits(target, "turbine", "--filter", "year>=2020", "--filter", "page_num=1") == [

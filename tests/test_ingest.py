@@ -100,6 +100,18 @@ def test_changed_metadata_is_an_update(docs: Path, where: Path) -> None:
     assert Index.open(where, WordEncoder()).metadata("a_1")["year"] == 2025
 
 
+def test_without_metadata_files_keep_theirs(docs: Path, where: Path) -> None:
+    run(docs, where, metadata={"year": 2024})
+    encoder = WordEncoder()
+    assert counts(run(docs, where, encoder)) == (0, 0, 6, 0, 0)
+    assert encoder.seen == []
+    write_pdf(docs / "a.pdf", "apple tart", "apple juice")
+    assert counts(run(docs, where)) == (0, 2, 4, 0, 0)
+    assert Index.open(where, WordEncoder()).metadata("a_1")["year"] == 2024
+    assert counts(run(docs, where, metadata={})) == (0, 6, 0, 0, 0)
+    assert "year" not in Index.open(where, WordEncoder()).metadata("a_1")
+
+
 def test_reserved_metadata_is_refused(docs: Path, where: Path) -> None:
     with pytest.raises(InputError, match="'path' is taken"):
         run(docs, where, metadata={"path": "x"})

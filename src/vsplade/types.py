@@ -142,8 +142,8 @@ class Hit:
     score: float
     doc_id: str
     page_num: int
-    metadata: Metadata
-    matches: Sequence[TermMatch] = ()
+    metadata: Metadata = field(hash=False)
+    matches: Sequence[TermMatch] = field(default=(), hash=False)
 
     def explain(self) -> Sequence[TermMatch]:
         """Matched terms, largest contribution first; the products add up to ``score``."""

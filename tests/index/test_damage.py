@@ -6,14 +6,14 @@ import errno
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from vsplade.errors import IndexFormatError, StorageError
+from vsplade.errors import IndexFormatError, InputError, StorageError
 from vsplade.index import Index, IndexWriter, snapshot, storage
 from vsplade.index import manifest as manifests
 from vsplade.types import SparseVector
@@ -195,6 +195,19 @@ def test_a_full_disk_at_every_write(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX file size limits")
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), InputError("no"), OSError(errno.EIO, "bad disk")])
+def test_a_write_that_is_cut_short_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b"half"
+        raise error
+
+    (tmp_path / "file").write_bytes(b"old")
+    with pytest.raises(StorageError if isinstance(error, OSError) else type(error)):
+        storage.write_durably(tmp_path / "file", chunks())
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_bytes() == b"old"
+
+
 def test_a_real_limit_on_file_size(tmp_path: Path) -> None:
     """The kernel itself refuses the write (EFBIG), in the middle of a segment."""
     import resource

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import FrozenInstanceError, asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +17,7 @@ import pytest
 from vsplade.errors import IndexFormatError, InputError, ModelMismatchError, StorageError
 from vsplade.index import Index, IndexWriter, SearchBackend, TwoStage, WriteBackend, merging
 from vsplade.query.plan import MAX_TOP
-from vsplade.types import Encoder, Page, SparseVector, TermStatistics
+from vsplade.types import Encoder, Hit, Page, SparseVector, TermMatch, TermStatistics
 
 from .oracle import identity, random_vector
 
@@ -70,6 +73,44 @@ def test_words_to_hits_with_reasons(folder: Path) -> None:
     assert index.search("") == []
     assert index.search("q") == []
     assert [hit.id for hit in index.search_batch(["a", "z", "", "b"], threads=2)[3]] == ["a_1", "a_2"]
+
+
+def test_a_hit_reads_the_rest_when_looked_at(folder: Path) -> None:
+    index = Index.open(folder, Letters())
+    hit, same = index.search("abbb")[0], index.search("abbb")[0]
+    plain = Hit(
+        "a_1",
+        5.0,
+        "a.pdf",
+        1,
+        {"path": "a.pdf", "page_num": 1},
+        [TermMatch("b", 1, 3.0, 1.0), TermMatch("a", 0, 1.0, 2.0)],
+    )
+    assert hit == same == plain
+    assert plain == same
+    assert hit != replace(hit, score=4.0)
+    assert len({hit, same, plain}) == 1
+    assert pickle.loads(pickle.dumps(index.search("abbb")[0])) == plain
+    assert json.loads(json.dumps(asdict(index.search("abbb")[0]))) == asdict(plain)
+    assert repr(plain).removeprefix("Hit") == repr(index.search("abbb")[0]).removeprefix("StoredHit")
+    with pytest.raises(FrozenInstanceError):
+        hit.score = 1.0  # type: ignore[misc]
+    with pytest.raises(AttributeError, match="'page'"):
+        hit.page  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_hits_outlive_the_commit_they_were_found_in(folder: Path) -> None:
+    index = Index.open(folder, Letters())
+    (hit,) = index.search("z")
+    with IndexWriter(folder, Letters()) as writer:
+        writer.delete("z")
+        writer.add("a_1", Letters().encode_query("z"), {"path": "b.pdf"})
+        writer.commit()
+        writer.compact()
+    index.refresh()
+    assert (hit.doc_id, hit.page_num, hit.metadata) == ("z", 1, {})
+    assert [match.token for match in hit.explain()] == ["z"]
+    assert [found.doc_id for found in index.search("z")] == ["b.pdf"]
 
 
 def test_an_encoder_is_an_encoder() -> None:

@@ -85,7 +85,7 @@ def index_command(
         prune=prune,
         workers=workers,
         limits=make_limits(limits),
-        metadata=parse_metadata(meta),
+        metadata=parse_metadata(meta) or None,  # none given: files keep what they have
         thumbnails=thumbnails,
         progress=sys.stderr.isatty(),
     )

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.errors import InputError, VspladeError
 from vsplade.index import checking
+from vsplade.index.hits import Answered, make_hits
 from vsplade.index.identity import EncoderIdentity, check_encoder
 from vsplade.index.manifest import JsonValue
-from vsplade.index.segment import Segment
 from vsplade.index.snapshot import Snapshot
 from vsplade.query.engine import AdaptiveEngine, WorkBudget, checked_engine
 from vsplade.query.filters import Filter
 from vsplade.query.plan import Masks, Ranking, Searchable, checked_query, checked_top
 from vsplade.query.two_stage import TwoStage, recall
-from vsplade.results.explain import LazyMatches, explain
-from vsplade.types import Encoder, Hit, Json, Metadata, SparseVector, TermMatch
+from vsplade.types import Encoder, Hit, Metadata, SparseVector
 
 FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
 Query = str | SparseVector
+Answer = TypeVar("Answer")
 
 
 class Index:
@@ -160,9 +161,7 @@ class Index:
         A score is the float32 of the float64 sum, by increasing term, of query weight times page weight;
         equal scores are ordered as the pages were last added. Only pages that share a term are results.
         """
-        view = self._view
-        vector = self.encode_query(query)
-        return self._hits(view, vector, view.rank(vector, k, Filter.of(filter), two_stage))
+        return self.search_batch([query], k, filter, two_stage)[0]
 
     def search_vector(
         self, vector: SparseVector, k: int = 10, filter: FilterLike = None, two_stage: TwoStage | None = None
@@ -180,8 +179,11 @@ class Index:
         """``search`` for each query, on several threads (the compiled engine runs without the GIL)."""
         view = self._view
         vectors = [self.encode_query(query) for query in queries]
-        rankings = view.rank_batch(vectors, k, Filter.of(filter), two_stage, threads)
-        return [self._hits(view, vector, ranking) for vector, ranking in zip(vectors, rankings, strict=True)]
+
+        def finish(vector: SparseVector, ranking: Ranking) -> list[Hit]:
+            return make_hits(Answered(view.snapshot, vector, self._token), ranking)
+
+        return view.answer(vectors, k, Filter.of(filter), two_stage, threads, finish)
 
     def rank(
         self,
@@ -194,11 +196,11 @@ class Index:
         """Bare page numbers and scores, for those who need no more; ``page_ids`` names the pages."""
         view = self._view
         checked = [checked_query(vector, self.identity.terms) for vector in vectors]
-        return view.rank_batch(checked, k, Filter.of(filter), two_stage, threads)
+        return view.answer(checked, k, Filter.of(filter), two_stage, threads, lambda _, ranking: ranking)
 
     def page_ids(self, ranking: Ranking) -> list[str]:
         """Ids of a ranking made since the last ``refresh``."""
-        return [segment.id(page) for segment, page in self._view.snapshot.locate_all(ranking.numbers)]
+        return self._view.snapshot.ids(ranking.numbers)
 
     def two_stage_recall(
         self, queries: Sequence[Query], k: int = 10, two_stage: TwoStage | None = None
@@ -220,40 +222,12 @@ class Index:
         vector = self.encoder.encode_query(query, self) if isinstance(query, str) else query
         return checked_query(vector, self.identity.terms)
 
-    def _hits(self, view: _View, query: SparseVector, ranking: Ranking) -> list[Hit]:
-        located = view.snapshot.locate_all(ranking.numbers)
-        return [
-            self._hit(segment, page, query, score)
-            for (segment, page), score in zip(located, ranking.scores.tolist(), strict=True)
-        ]
-
-    def _hit(self, segment: Segment, page: int, query: SparseVector, score: float) -> Hit:
-        page_id, metadata = segment.id(page), segment.metadata(page)
-        matches = LazyMatches(partial(self._explain, segment, page, query))
-        return Hit(page_id, score, _doc_id(page_id, metadata), _page_num(metadata), metadata, matches)
-
-    def _explain(self, segment: Segment, page: int, query: SparseVector) -> list[TermMatch]:
-        return explain(query, segment.vector(page), self._token)
-
     def _token(self, term: int) -> str:
         """The term's name, or its number where the encoder that names it is not installed."""
         try:
             return self.encoder.vocabulary.token(term)
         except VspladeError:
             return f"#{term}"
-
-
-def _doc_id(page_id: str, metadata: Mapping[str, Json]) -> str:
-    for key in ("doc_id", "path"):
-        value = metadata.get(key)
-        if isinstance(value, str):
-            return value
-    return page_id
-
-
-def _page_num(metadata: Mapping[str, Json]) -> int:
-    value = metadata.get("page_num")
-    return value if isinstance(value, int) else 1
 
 
 class _View:
@@ -287,16 +261,18 @@ class _View:
         return masks
 
     def rank(self, query: SparseVector, k: int, filter: Filter, two_stage: TwoStage | None) -> Ranking:
-        return self.rank_batch([query], k, filter, two_stage, 1)[0]
+        return self.answer([query], k, filter, two_stage, 1, lambda _, ranking: ranking)[0]
 
-    def rank_batch(
+    def answer(
         self,
         queries: Sequence[SparseVector],
         k: int,
         filter: Filter,
         two_stage: TwoStage | None,
         threads: int,
-    ) -> list[Ranking]:
+        finish: Callable[[SparseVector, Ranking], Answer],
+    ) -> list[Answer]:
+        """What ``finish`` makes of each query's ranking; it runs while other threads search."""
         k = checked_top(k)
         if not queries:
             return []
@@ -304,12 +280,13 @@ class _View:
         proposed = two_stage.proposed(k) if two_stage else 0
         adaptive = self.engine(two_stage.terms if two_stage else 0)
         engine = adaptive.prepare(queries[0], len(queries))
-        rankings: list[Ranking | None] = [None] * len(queries)
+        answers: dict[int, Answer] = {}
         positions = iter(range(len(queries)))  # shared: each thread takes the next query when it is free
 
         def work() -> None:
             for position in positions:
-                rankings[position] = engine.search(queries[position], k, masks, proposed)
+                query = queries[position]
+                answers[position] = finish(query, engine.search(query, k, masks, proposed))
 
         if threads <= 1 or len(queries) == 1:
             work()
@@ -317,4 +294,4 @@ class _View:
             with ThreadPoolExecutor(threads) as pool:
                 for done in [pool.submit(work) for _ in range(min(threads, len(queries)))]:
                     done.result()
-        return [ranking for ranking in rankings if ranking is not None]
+        return [answers[position] for position in range(len(queries))]

@@ -152,11 +152,15 @@ class Segment:
         start, end = int(self.starts[page]), int(self.starts[page + 1])
         return SparseVector(self.terms[start:end].astype(np.uint32), self.weights[start:end])
 
-    def _text(self, name: str, page: int) -> bytes:
+    def texts(self, name: str) -> tuple[Array, memoryview]:
+        """(starts, bytes): text i is bytes[starts[i]:starts[i + 1]]."""
         if name not in self._texts:
             self._texts[name] = (self.container[f"{name}.starts"], self.container[f"{name}.bytes"].data)
-        starts, texts = self._texts[name]
-        return bytes(texts[starts.item(page) : starts.item(page + 1)])
+        return self._texts[name]
+
+    def _text(self, name: str, page: int) -> bytes:
+        starts, texts = self.texts(name)
+        return texts[starts.item(page) : starts.item(page + 1)].tobytes()
 
     def id(self, page: int) -> str:
         return from_bytes(self._text("id", page))

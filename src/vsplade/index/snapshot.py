@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from vsplade.errors import IndexFormatError
 from vsplade.index import manifest as manifests
+from vsplade.index.container import Array
 from vsplade.index.manifest import Manifest, SegmentEntry
 from vsplade.index.segment import Segment, hash_id
 from vsplade.index.state import StateFiles
@@ -115,6 +116,20 @@ class Snapshot:
         for place, number in zip(places.tolist(), numbers.tolist(), strict=True):
             live = self.segments[place]
             yield live.segment, number - live.base
+
+    def ids(self, numbers: NDArray[np.int64]) -> list[str]:
+        """Ids of pages by their numbers. Every search ends here, hence one plain loop without calls."""
+        places = np.searchsorted(self.bases, numbers, side="right") - 1
+        within = numbers - self.bases[places]
+        names = []
+        for place, page in zip(places.tolist(), within.tolist(), strict=True):
+            starts, texts = self._id_texts[place]
+            names.append(str(texts[starts.item(page) : starts.item(page + 1)], "utf-8", "surrogatepass"))
+        return names
+
+    @cached_property
+    def _id_texts(self) -> list[tuple[Array, memoryview]]:
+        return [live.segment.texts("id") for live in self.segments]
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
         """Page numbers of those ``ids`` that are live."""

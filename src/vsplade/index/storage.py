@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -42,20 +43,27 @@ def unreadable(path: Path, error: OSError) -> StorageError:
 def write_durably(path: Path, chunks: Iterable[Chunk]) -> int:
     """Write ``path`` so that after a crash it is either absent (or the old one) or whole.
 
-    Returns the number of bytes. A full disk raises StorageError and leaves nothing behind.
+    Returns the number of bytes. Whatever goes wrong (a full disk, ctrl-C, an error of ``chunks``), nothing is
+    left behind; what the system refuses is raised as StorageError.
     """
     spare = path.with_name(path.name + _SPARE)
     written = 0
     try:
-        with open(spare, "wb") as file:
-            for chunk in chunks:
-                written += _write_all(file, chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(spare, path)
+        try:
+            with open(spare, "wb") as file:
+                for chunk in chunks:
+                    written += _write_all(file, chunk)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(spare, path)
+        except BaseException:
+            # A folder that cannot be written to may not let us remove either: the first error is the one to
+            # report.
+            with suppress(OSError):
+                spare.unlink()
+            raise
         sync_folder(path.parent)
     except OSError as error:
-        spare.unlink(missing_ok=True)
         raise StorageError(
             f"{path}: could not be written ({error.strerror or error}). What was there before is untouched "
             "(of an index: its last commit). Free some space or fix the permissions, then try again."

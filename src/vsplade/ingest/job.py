@@ -56,9 +56,10 @@ def index_paths(
     Unchanged files are skipped by content, changed ones replaced; ``prune`` removes the pages of files that
     no longer exist on disk. ``encoder`` is an encoder or its name; left out, the one that the index was built
     with. A commit is made every ``commit_pages`` pages or ``commit_seconds`` seconds, whichever comes first.
-    ``metadata`` is added to every page, or a function of the file's path that returns it. ``thumbnails`` is
-    the longest edge of the thumbnails to store (0: none). ``progress`` shows a bar on standard error, or
-    calls back with (done, expected). Files that fail are listed in the report and do not stop the run.
+    ``metadata`` is added to every page, or a function of the file's path that returns it; left out, files
+    keep the values of earlier runs (``{}`` takes them away). ``thumbnails`` is the longest edge of the
+    thumbnails to store (0: none). ``progress`` shows a bar on standard error, or calls back with (done,
+    expected). Files that fail are listed in the report and do not stop the run.
     """
     if commit_pages < 1 or not commit_seconds > 0:
         raise InputError("Commits must be at least one page and more than zero seconds apart.")
@@ -103,7 +104,7 @@ class _Job:
     ) -> None:
         self._writer = writer
         self._encoder = encoder
-        self._metadata = metadata if callable(metadata) else lambda _: metadata or {}
+        self._metadata = metadata
         self._commit_pages = commit_pages
         self._commit_seconds = commit_seconds
         self._uncommitted = 0
@@ -187,9 +188,9 @@ class _Job:
             except OSError as error:
                 self._fail(FileProblem(file.path, f"cannot be read: {error.strerror}"))
                 continue
-            metadata = _checked(self._metadata(file.path))
-            record = FileRecord(file.doc_id, digest, 0, metadata=metadata)
             old = self._records.get(file.path)
+            metadata = self._metadata_of(file.path, old)
+            record = FileRecord(file.doc_id, digest, 0, metadata=metadata)
             if old is not None and (old.hash, old.metadata) == (digest, metadata):
                 self._skipped += len(old.done)
                 if len(old.done) == old.pages:
@@ -198,6 +199,12 @@ class _Job:
                 record.done = set(old.done)
             self._fresh[file.path] = record
             yield replace(file, skip=frozenset(record.done))
+
+    def _metadata_of(self, path: str, old: FileRecord | None) -> dict[str, Json]:
+        """The user's own values: those given, or, where none are, those that the file has already."""
+        if self._metadata is None:
+            return dict(old.metadata) if old else {}
+        return _checked(self._metadata(path) if callable(self._metadata) else self._metadata)
 
     def _pages(self, rendered: Iterator[Rendered], waiting: deque[RenderedPage]) -> Iterator[Page]:
         for result in rendered:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import overload
+from collections.abc import Callable
 
 import numpy as np
 
@@ -20,38 +19,3 @@ def explain(query: SparseVector, page: SparseVector, token: Callable[[int], str]
         for i, j in zip(in_query, in_page, strict=True)
     ]
     return sorted(matches, key=lambda match: (-match.product, match.term))
-
-
-class LazyMatches(Sequence[TermMatch]):
-    """The matches of one hit, worked out when first looked at: most hits are never explained."""
-
-    __slots__ = ("_compute", "_matches")
-
-    def __init__(self, compute: Callable[[], list[TermMatch]]) -> None:
-        self._compute: Callable[[], list[TermMatch]] | None = compute
-        self._matches: list[TermMatch] = []
-
-    def _ready(self) -> list[TermMatch]:
-        if self._compute is not None:
-            self._matches = self._compute()
-            self._compute = None  # also lets go of the index
-        return self._matches
-
-    def __len__(self) -> int:
-        return len(self._ready())
-
-    @overload
-    def __getitem__(self, index: int) -> TermMatch: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[TermMatch]: ...
-    def __getitem__(self, index: int | slice) -> TermMatch | Sequence[TermMatch]:
-        return self._ready()[index]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self._ready() == list(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self._ready()))
-
-    def __repr__(self) -> str:
-        return repr(self._ready())
