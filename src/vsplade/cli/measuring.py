@@ -18,7 +18,13 @@ NEW_FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
 
 
 @click.command("eval")
-@click.argument("dataset", metavar="DATASET_DIR", type=click.Path(path_type=Path))
+@click.argument("dataset", metavar="DATASET")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Where copies of the hub's data sets lie, as OWNER/NAME. Default: fetch them.",
+)
 @encoder_option
 @click.option(
     "--texts", type=FILE, help="Judge these page texts ({_id, text} lines) with BM25, not the pages."
@@ -58,7 +64,8 @@ NEW_FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
 @click.option("--per-query", is_flag=True, help="With --json: every measure of every query too.")
 @json_option
 def evaluate(
-    dataset: Path,
+    dataset: str,
+    data: Path | None,
     encoder: str | None,
     texts: Path | None,
     vectors: Path | None,
@@ -76,16 +83,18 @@ def evaluate(
     per_query: bool,
     as_json: bool,
 ) -> None:
-    """Measure search quality on a folder with pages, queries and judgements.
+    """Measure search quality on a folder with pages, queries and judgements, or on a public benchmark.
 
-    DATASET_DIR holds images/ or pdfs/, queries.jsonl[.gz] and qrels.tsv.
+    DATASET is a folder with images/ or pdfs/, queries.jsonl[.gz] and qrels.tsv, a folder in the hub's
+    layout, or a name: vidore-v2:biomedical.
     """
-    from vsplade.evaluate import PageVectors, evaluate_dataset, load_dataset, write_run
+    from vsplade.evaluate import PageVectors, evaluate_dataset, write_run
+    from vsplade.evaluate.hub import open_dataset
 
-    data = load_dataset(dataset)
-    with progress_bar(len(data.files), "files") as update:
+    judged = open_dataset(dataset, data)
+    with progress_bar(len(judged.files), "files") as update:
         report = evaluate_dataset(
-            data,
+            judged,
             encoder,
             vectors=PageVectors.load(vectors) if vectors else None,
             texts=texts,
@@ -96,12 +105,12 @@ def evaluate(
         )
     joined = None
     if fuse or fuse_with:
-        report, joined = _fuse(data, report, encoder, fuse, fuse_with, weights, fusion, tune, measure_name)
+        report, joined = _fuse(judged, report, encoder, fuse, fuse_with, weights, fusion, tune, measure_name)
     elif tune or weights is not None:
         raise InputError("--tune and --weights say how rankings are joined: give --fuse or --fuse-with too.")
     if run_file:
         write_run(run_file, report.run)
-    difference = _compare(data, report, compare, measure_name) if compare else None
+    difference = _compare(judged, report, compare, measure_name) if compare else None
     if as_json:
         document = report.to_json(per_query=per_query)
         if joined:
