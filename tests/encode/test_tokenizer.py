@@ -1,4 +1,4 @@
-"""The tokenizer: against the WordPiece of the ``tokenizers`` library, and by name for what people look for."""
+"""The tokenizer: against the WordPiece of the ``tokenizers`` library, and by name for what is looked for."""
 
 from __future__ import annotations
 

@@ -136,10 +136,12 @@ def words(as_json: bool, **given: Any) -> None:
 @options_of(options.QueryTableOptions)
 @json_option
 def query_table(as_json: bool, **given: Any) -> None:
-    """Make the table of query weights from text."""
-    from vsplade.train.query_table import build_query_table
+    """Make the table of query weights and the list of related words from text."""
+    with needs_extra():
+        from vsplade.train.query_table import build_query_table
 
-    _report(build_query_table(_build(options.QueryTableOptions, given)), as_json)
+        result = build_query_table(_build(options.QueryTableOptions, given))
+    _report(result, as_json)
 
 
 @train.command("reader")

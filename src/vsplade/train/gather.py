@@ -45,7 +45,7 @@ def _pdf_text(path: Path) -> Iterator[str]:
     except pypdfium2.PdfiumError as error:
         raise InputError(f"{path} cannot be read as a PDF: {error}.") from error
     for page in document:
-        yield page.get_textpage().get_text_range().replace("\ufffe", "")
+        yield page.get_textpage().get_text_range().replace("\ufffe", "").replace("\r\n", "\n")
     document.close()
 
 

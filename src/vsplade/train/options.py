@@ -45,7 +45,7 @@ class VocabularyOptions:
 @dataclass(frozen=True)
 class QueryTableOptions:
     text: tuple[Path, ...] = option("Text files whose passages are counted.", argument=True)
-    out: Path = option("The table to write (.npy), a weight a term.")
+    out: Path = option("The table to write (.npy), a weight a term; related.npy is written beside it.")
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,9 @@ class WordsOptions:
     text: tuple[Path, ...] = option("Text files that running text is taken from.", argument=True)
     out: Path = option("The word bank to write (.npz).")
     words_each: int = option("Words of running text from each file, at most.", 500_000)
+    repeats: int = option("How often every whole word of the vocabulary comes up.", 12)
+    rare: int = option("How many words of general English come up, twice each.", 200_000)
+    numbers: int = option("How many numbers, dates and codes are made up.", 400_000)
     seed: int = option("Another seed, another bank.", 0)
 
 

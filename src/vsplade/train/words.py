@@ -191,9 +191,10 @@ def build_words(options: WordsOptions) -> dict[str, Any]:
     rng, tokenizer = random.Random(options.seed), Tokenizer.load()
     tokens = [tokenizer.token(term) for term in range(len(tokenizer))]
     whole = [token for token in tokens if not token.startswith(CONTINUATION)]
-    every = [dressed(word, rng) for _ in range(12) for word in rng.sample(whole, len(whole))]
-    rare = [dressed(word, rng) for _ in range(2) for word in rng.sample(top_n_list("en", 200_000), 200_000)]
-    numbers = [made_up(rng) for _ in range(400_000)]
+    every = [dressed(word, rng) for _ in range(options.repeats) for word in rng.sample(whole, len(whole))]
+    general = top_n_list("en", options.rare)
+    rare = [dressed(word, rng) for _ in range(2) for word in rng.sample(general, len(general))]
+    numbers = [made_up(rng) for _ in range(options.numbers)]
     sources: dict[str, list[Sequence[str]]] = {
         "prose": prose(options.text, options.words_each, rng),
         "vocabulary": [every],
