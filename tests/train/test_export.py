@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,8 +43,10 @@ def exported(reader: Reader, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export")
     tensors = {f"model.{n}": t for n, t in reader.state_dict().items()}
     checkpoint.save(folder / "last.safetensors", tensors, {"network": reader.config.to_json()})
+    (folder / "pdfs").mkdir()
+    shutil.copy(EXAMPLES / "report.pdf", folder / "pdfs")
     options = ExportOptions(
-        checkpoint=folder / "last.safetensors", pdfs=EXAMPLES, out=folder / "model", windows=6
+        checkpoint=folder / "last.safetensors", pdfs=folder / "pdfs", out=folder / "model", windows=4
     )
     result = export(options)
     assert result["bytes"]["trunk.onnx"] == (folder / "model" / "trunk.onnx").stat().st_size

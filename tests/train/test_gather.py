@@ -11,6 +11,7 @@ import pytest
 
 from vsplade.encode.tokenizer import CONTINUATION, Tokenizer
 from vsplade.errors import InputError
+from vsplade.train import vocabulary
 from vsplade.train.gather import gather_text
 from vsplade.train.options import (
     FontsOptions,
@@ -88,9 +89,11 @@ def test_fonts_are_cut_down_and_still_draw_the_same(face: Path, tmp_path: Path) 
         gather_fonts(FontsOptions((tmp_path / "missing",), tmp_path / "none"))
 
 
-def test_a_vocabulary_holds_words_digits_and_letters(tmp_path: Path) -> None:
+def test_a_vocabulary_holds_words_digits_and_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wordfreq", reason="general English needs wordfreq: pip install 'vsplade[train]'")
     pytest.importorskip("tokenizers")
+    common = vocabulary.general_frequencies(5000)
+    monkeypatch.setattr(vocabulary, "general_frequencies", lambda: common)
     text = tmp_path / "a.txt"
     text.write_text("zorblax " * 4000 + "quintal zorblax harmonic " * 50)
     out = tmp_path / "vocabulary.txt"

@@ -1,0 +1,117 @@
+#!/bin/sh
+# Everything behind the reader that ships, from public sources to the files in src/vsplade/encode/data/reader.
+#
+#   runs/reader.sh WORK [STEP...]        steps: packages text vocabulary words pdfs train probe export queries
+#
+# Needs Debian or Ubuntu's apt-get (as a user; nothing is installed), pip install 'vsplade[train]', and a GPU for
+# the step `train`. WORK must hold data/ with what apt does not have (docs/training.md says where it comes from):
+#   data/reports/*.pdf              28 annual reports (enterprise-rag-challenge)
+#   data/medquad.jsonl.gz           MedQuAD: {"query", "text"} lines
+#   data/wikitables.*.jsonl.gz      WikiTableQuestions: {"tsv"} and {"query"} lines
+#   data/charts/pairs.jsonl.gz      Chart-to-text, Statista part: {"query", "caption"} lines
+#
+# SECONDS_OF_TRAINING  length of the schedule (default 7200: two hours on one H200)
+# STOP_AFTER           stop the step `train` after so many seconds; running it again goes on from the checkpoint
+set -eu
+
+work=${1:?"usage: runs/reader.sh WORK [STEP...]"}
+shift
+[ $# -gt 0 ] || set -- packages text vocabulary words pdfs train probe export queries
+packaged=$(cd "$(dirname "$0")/.." && pwd)/src/vsplade/encode/data
+
+TEXTS="dict-gcide dict-wn dict-foldoc manpages manpages-dev python3.11-doc"
+PDFS="r-doc-pdf octave-doc texlive-latex-base-doc"
+FONTS="fonts-adf-accanthis fonts-adf-baskervald fonts-adf-berenis fonts-adf-gillius fonts-adf-ikarius
+fonts-adf-irianis fonts-adf-libris fonts-adf-mekanus fonts-adf-oldania fonts-adf-romande fonts-adf-solothurn
+fonts-adf-switzera fonts-adf-tribun fonts-adf-universalis fonts-adf-verana fonts-bebas-neue fonts-beteckna
+fonts-breip fonts-cabin fonts-cabinsketch fonts-cantarell fonts-cardo fonts-cmu fonts-comic-neue
+fonts-courier-prime fonts-dancingscript fonts-dejavu-core fonts-dejavu-extra fonts-dkg-handwriting fonts-dosis
+fonts-dustin fonts-ebgaramond fonts-ecolier-court fonts-femkeklaver fonts-firacode fonts-freefont-ttf
+fonts-gnutypewriter fonts-goudybookletter fonts-hack-ttf fonts-humor-sans fonts-inter fonts-isabella
+fonts-junction fonts-jura fonts-karla fonts-kaushanscript fonts-lato fonts-league-mono fonts-league-spartan
+fonts-levien-typoscript fonts-liberation fonts-liberation2 fonts-linuxlibertine fonts-lobster fonts-lobstertwo
+fonts-manrope fonts-noto-core fonts-noto-mono fonts-okolaks fonts-oldstandard fonts-open-sans
+fonts-opendyslexic fonts-play fonts-quicksand fonts-radisnoir fonts-roboto-slab fonts-roboto-unhinted
+fonts-rufscript fonts-sil-andika fonts-sil-charis fonts-sil-doulos fonts-sil-gentiumplus fonts-sjfonts
+fonts-stix fonts-texgyre fonts-tlwg-typewriter-ttf fonts-tuffy fonts-ubuntu-title fonts-urw-base35
+fonts-vollkorn fonts-yanone-kaffeesatz"
+
+step_packages() { # download and unpack, without installing
+    mkdir -p "$work/debs" "$work/root"
+    # Some faces are only in some releases: a package that is missing is named and passed over.
+    for name in $TEXTS $PDFS $FONTS; do
+        (cd "$work/debs" && apt-get download "$name") || echo "not in this release: $name" >&2
+    done
+    for file in "$work"/debs/*.deb; do
+        dpkg-deb --extract "$file" "$work/root"
+    done
+    vsplade train fonts "$work/root/usr/share/fonts" --out "$work/fonts"
+}
+
+step_text() {
+    mkdir -p "$work/text"
+    share=$work/root/usr/share
+    for name in gcide wn foldoc; do
+        vsplade train text "$share/dictd/$name.dict.dz" --out "$work/text/$name.txt"
+    done
+    vsplade train text "$share"/man/man* --out "$work/text/man.txt"
+    html=$share/doc/python3.11/html # without _sources, the same text once more
+    vsplade train text "$html"/*.html "$html"/[!_]*/ --out "$work/text/pydoc.txt"
+    vsplade train text "$work/data/medquad.jsonl.gz" --out "$work/text/medquad.txt"
+    vsplade train text "$work"/data/wikitables.*.jsonl.gz --out "$work/text/tables.txt"
+    vsplade train text "$work/data/charts/pairs.jsonl.gz" --out "$work/text/charts.txt"
+    vsplade train text "$work/data/reports" --out "$work/text/reports.txt"
+}
+
+step_vocabulary() { # a vocabulary other than the packaged one is a new model: put it there on purpose
+    vsplade train vocabulary "$work"/text/*.txt --out "$work/vocabulary.txt"
+    if ! cmp -s "$work/vocabulary.txt" "$packaged/vocabulary.txt"; then
+        echo "differs from the packaged vocabulary; to train on the new one, copy $work/vocabulary.txt to" >&2
+        echo "$packaged/vocabulary.txt. The next steps use the packaged one." >&2
+    fi
+}
+
+step_words() {
+    vsplade train words "$work"/text/*.txt --out "$work/words.npz"
+}
+
+step_pdfs() { # real pages; pari-doc and texlive-science-doc are left out on purpose, to measure on
+    mkdir -p "$work/pdfs"
+    cp "$work"/data/reports/*.pdf "$work/pdfs/"
+    for folder in R/doc/manual doc/octave doc/texlive-doc; do
+        find -L "$work/root/usr/share/$folder" -name '*.pdf' 2>/dev/null | while read -r file; do
+            cp "$file" "$work/pdfs/$(echo "$folder" | tr / -)-$(basename "$file")"
+        done
+    done
+}
+
+step_train() {
+    set -- --words "$work/words.npz" --fonts "$work/fonts" --pdfs "$work/pdfs" --out "$work/run" \
+        --seconds "${SECONDS_OF_TRAINING:-7200}" --stop-after "${STOP_AFTER:-0}"
+    if [ -f "$work/run/last.safetensors" ]; then
+        set -- "$@" --resume "$work/run/last.safetensors"
+    fi
+    vsplade train reader "$@"
+}
+
+step_probe() { # only where there are page pictures to look at
+    if [ -d "$work/data/probe" ]; then
+        vsplade train probe "$work/run/last.safetensors" "$work/data/probe" --out "$work/cells.npz"
+    fi
+}
+
+step_export() {
+    vsplade train export "$work/run/last.safetensors" --pdfs "$work/pdfs" --out "$work/model"
+}
+
+step_queries() {
+    mkdir -p "$work/model"
+    vsplade train query-table "$work"/text/*.txt --out "$work/model/query.npy"
+}
+
+for step in "$@"; do
+    case $step in
+    packages | text | vocabulary | words | pdfs | train | probe | export | queries) "step_$step" ;;
+    *) echo "unknown step: $step" >&2 && exit 2 ;;
+    esac
+done
