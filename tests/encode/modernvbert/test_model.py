@@ -61,7 +61,9 @@ def test_texts_and_queries(released: Path) -> None:
     ids = torch.tensor([[591, 5, 7, 5, 592], [591, 9, 592, 593, 593]])
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     with torch.no_grad():
-        assert torch.allclose(model(ids, mask).weights[1], tiny.plain_vector(file, [591, 9, 592], None), atol=1e-5)
+        assert torch.allclose(
+            model(ids, mask).weights[1], tiny.plain_vector(file, [591, 9, 592], None), atol=1e-5
+        )
         raw = file["query_encoder.embeddings.weight"] @ file["query_encoder.projection.weight"][0]
         weights = torch.log(1 + torch.exp(raw + file["query_encoder.projection.bias"]))
         query = model.encode_queries(ids, mask)
@@ -89,10 +91,14 @@ def test_a_released_file_is_written_back_as_it_was(tmp_path: Path, kind: torch.d
 def test_vision_head_of_a_file_is_kept(tmp_path: Path) -> None:
     from transformers import SiglipVisionConfig, SiglipVisionModel
 
-    eye = SiglipVisionModel(SiglipVisionConfig(**{k: v for k, v in tiny.config()["vision_config"].items() if k != "model_type"}))
+    eye = SiglipVisionModel(
+        SiglipVisionConfig(**{k: v for k, v in tiny.config()["vision_config"].items() if k != "model_type"})
+    )
     head = {n.split("vision_model.")[-1]: t for n, t in eye.state_dict().items() if "head." in n}
     assert len(head) > 5
-    tensors = tiny.released_tensors() | {"encoder.encoder.model.vision_model." + n: t for n, t in head.items()}
+    tensors = tiny.released_tensors() | {
+        "encoder.encoder.model.vision_model." + n: t for n, t in head.items()
+    }
     folder = tiny.write_folder(tmp_path / "in", tensors)
     checkpoint.save(checkpoint.load(folder), tmp_path / "out")
     assert load_file(tmp_path / "out" / "model.safetensors").keys() == tensors.keys()
@@ -135,10 +141,14 @@ def test_upstream_backbone_converts_on_load(tmp_path: Path) -> None:
     folder = tiny.write_folder(tmp_path / "up", upstream, released=False)
     loaded = checkpoint.load(folder)
     plain = tiny.config(released=False)
-    native = ModernVBertConfig(**{k: plain[k] for k in ("text_config", "vision_config", "image_token_id", "pixel_shuffle_factor")})
+    native = ModernVBertConfig(
+        **{k: plain[k] for k in ("text_config", "vision_config", "image_token_id", "pixel_shuffle_factor")}
+    )
     native.vision_config.vision_use_head = False
     reference = ModernVBertForMaskedLM(native).eval()
-    reference.load_state_dict({n.replace("vision_model.vision_model", "vision_model"): t for n, t in upstream.items()})
+    reference.load_state_dict(
+        {n.replace("vision_model.vision_model", "vision_model"): t for n, t in upstream.items()}
+    )
     ids, mask = torch.tensor([[591, 5, 6, 7, 592]]), torch.ones(1, 5)
     with torch.no_grad():
         logits = reference(input_ids=ids, attention_mask=mask).logits[0, :, : tiny.TERMS].amax(0)
@@ -206,5 +216,7 @@ def test_sentence_transformers_itself_agrees(released: Path, tmp_path: Path) -> 
     tiles, grid = processor.tiles(page)
     ids = torch.tensor([processor.prompt_ids(grid)])
     with torch.no_grad():
-        ours = loaded.model(ids, torch.ones_like(ids), torch.from_numpy(processor.normalise(tiles))).weights[0]
+        ours = loaded.model(ids, torch.ones_like(ids), torch.from_numpy(processor.normalise(tiles))).weights[
+            0
+        ]
     assert torch.allclose(seen[0, : tiny.TERMS], ours, atol=1e-5)

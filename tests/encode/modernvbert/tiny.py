@@ -43,7 +43,9 @@ def upstream_tensors(seed: int = 0) -> dict[str, Tensor]:
     from transformers import ModernVBertConfig, ModernVBertForMaskedLM
 
     plain = config(released=False)
-    native = ModernVBertConfig(**{k: plain[k] for k in ("text_config", "vision_config", "image_token_id", "pixel_shuffle_factor")})
+    native = ModernVBertConfig(
+        **{k: plain[k] for k in ("text_config", "vision_config", "image_token_id", "pixel_shuffle_factor")}
+    )
     native.vision_config.vision_use_head = False
     generator = torch.Generator().manual_seed(seed)
     tensors = {}
@@ -64,7 +66,9 @@ def released_tensors(seed: int = 0) -> dict[str, Tensor]:
     for name, tensor in upstream_tensors(seed).items():
         if name == "model.text_model.embeddings.tok_embeddings.weight":
             file["encoder.encoder." + name] = tensor[:TERMS].clone()
-            file["encoder.encoder." + name.replace(".weight", ".additional_embedding.weight")] = tensor[TERMS:].clone()
+            file["encoder.encoder." + name.replace(".weight", ".additional_embedding.weight")] = tensor[
+                TERMS:
+            ].clone()
         elif name == "model.connector.modality_projection.weight":
             file["encoder.encoder.model.connector.modality_projection.proj.weight"] = tensor
         elif name.startswith("model."):
@@ -73,7 +77,9 @@ def released_tensors(seed: int = 0) -> dict[str, Tensor]:
             file["encoder.mlm_head." + name.removeprefix("projection_head.")] = tensor
         else:
             file["encoder.mlm_head.decoder." + name.removeprefix("lm_head.")] = tensor[:TERMS].clone()
-    file["query_encoder.embeddings.weight"] = file["encoder.encoder.model.text_model.embeddings.tok_embeddings.weight"].clone()
+    file["query_encoder.embeddings.weight"] = file[
+        "encoder.encoder.model.text_model.embeddings.tok_embeddings.weight"
+    ].clone()
     file["query_encoder.projection.weight"] = torch.randn(1, WIDTH, generator=generator)
     file["query_encoder.projection.bias"] = torch.randn(1, generator=generator)
     return file
@@ -84,7 +90,12 @@ def write_tokenizer(folder: Path) -> None:
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = ["Ġ" + word for word in ("red", "green", "blue", "page", "total")] + ["red", "green", "blue", "page"]
+    words = ["Ġ" + word for word in ("red", "green", "blue", "page", "total")] + [
+        "red",
+        "green",
+        "blue",
+        "page",
+    ]
     merges, vocabulary = [], list(letters)
     for word in words:
         for end in range(2, len(word) + 1):
@@ -96,7 +107,9 @@ def write_tokenizer(folder: Path) -> None:
     tokenizer = Tokenizer(models.BPE(vocab=numbered, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    names = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"] + [f"[unused{n}]" for n in range(1000, 1000 + TERMS - 595)]
+    names = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"] + [
+        f"[unused{n}]" for n in range(1000, 1000 + TERMS - 595)
+    ]
     cells = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
     names += ["<end_of_utterance>", *cells, "<global-img>", "<fake_token_around_image>", "<image>"]
     tokenizer.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in names])
@@ -113,7 +126,9 @@ def write_tokenizer(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
-def write_folder(folder: Path, tensors: dict[str, Tensor], released: bool = True, longest_edge: int = 96) -> Path:
+def write_folder(
+    folder: Path, tensors: dict[str, Tensor], released: bool = True, longest_edge: int = 96
+) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config(released)))
@@ -174,13 +189,18 @@ def _see(body: dict[str, Tensor], tile: Tensor) -> Tensor:
     g = {k.removeprefix("vision_model."): v for k, v in body.items() if k.startswith("vision_model.")}
     n = TILE // PATCH
     patches = tile.reshape(3, n, PATCH, n, PATCH).permute(1, 3, 0, 2, 4).reshape(n * n, -1)
-    x = patches @ g["embeddings.patch_embedding.weight"].reshape(EYE, -1).T + g["embeddings.patch_embedding.bias"]
+    x = (
+        patches @ g["embeddings.patch_embedding.weight"].reshape(EYE, -1).T
+        + g["embeddings.patch_embedding.bias"]
+    )
     x = x + g["embeddings.position_embedding.weight"]
     for layer in range(2):
         p = f"encoder.layers.{layer}."
         y = _norm(x, g[p + "layer_norm1.weight"], g[p + "layer_norm1.bias"], 1e-6)
         q, k, v = (
-            (y @ g[f"{p}self_attn.{w}_proj.weight"].T + g[f"{p}self_attn.{w}_proj.bias"]).reshape(-1, 2, EYE // 2).transpose(0, 1)
+            (y @ g[f"{p}self_attn.{w}_proj.weight"].T + g[f"{p}self_attn.{w}_proj.bias"])
+            .reshape(-1, 2, EYE // 2)
+            .transpose(0, 1)
             for w in "qkv"
         )
         out = _attend(q, k, v).transpose(0, 1).reshape(-1, EYE)
@@ -208,7 +228,9 @@ def _rotate(x: Tensor, theta: float) -> Tensor:
 def _read(body: dict[str, Tensor], inputs: Tensor) -> Tensor:
     g = {k.removeprefix("text_model."): v for k, v in body.items() if k.startswith("text_model.")}
     x = _norm(inputs, g["embeddings.norm.weight"], None, 1e-5)
-    far = (torch.arange(len(x))[:, None] - torch.arange(len(x))[None]).abs() > 4  # local_attention 8: 4 to a side
+    far = (
+        torch.arange(len(x))[:, None] - torch.arange(len(x))[None]
+    ).abs() > 4  # local_attention 8: 4 to a side
     for layer in range(4):
         p = f"layers.{layer}."
         everywhere = layer % 3 == 0

@@ -67,7 +67,9 @@ def find_model(name: str) -> Path:
     if folder.is_dir():
         return folder.resolve()
     if not _HUB_NAME.fullmatch(name):
-        raise InputError(f"There is no folder {name}. Give a folder with a model, or a hub name such as naver/v-splade-quality.")
+        raise InputError(
+            f"There is no folder {name}. Give a folder with a model, or a hub name such as naver/v-splade-quality."
+        )
     try:
         from huggingface_hub import snapshot_download
     except ModuleNotFoundError as error:
@@ -156,7 +158,9 @@ class ModernVBertEncoder:
 
     def _sparse(self, weights: NDArray[np.float32]) -> SparseVector:
         if not np.isfinite(weights).all():
-            raise InputError(f"The model {self.name} gave weights that are not numbers. Try precision=float32.")
+            raise InputError(
+                f"The model {self.name} gave weights that are not numbers. Try precision=float32."
+            )
         terms = np.flatnonzero(weights > 0)
         vector = SparseVector(terms.astype(np.uint32), weights[terms])
         return vector.top(self.options.top) if self.options.top else vector

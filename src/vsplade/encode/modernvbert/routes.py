@@ -16,15 +16,33 @@ import torch
 from torch import Tensor
 
 from vsplade.encode.modernvbert import checkpoint, layouts
-from vsplade.encode.modernvbert.checkpoint import Checkpoint, copy_text_files, read_json, read_tensors, write_json
+from vsplade.encode.modernvbert.checkpoint import (
+    Checkpoint,
+    copy_text_files,
+    read_json,
+    read_tensors,
+    write_json,
+)
 from vsplade.encode.modernvbert.model import SpladeModel, special_tokens
 from vsplade.errors import InputError
 
-DOCUMENT, POOLING, QUERY = "document_0_Transformer", "document_1_SpladePooling", "query_0_SparseStaticEmbedding"
+DOCUMENT, POOLING, QUERY = (
+    "document_0_Transformer",
+    "document_1_SpladePooling",
+    "query_0_SparseStaticEmbedding",
+)
 _MODULES = "sentence_transformers.base.modules."
 _SPARSE = "sentence_transformers.sparse_encoder.modules."
 _NEVER = -1.0
 """Bias of a term that must not score; its row is zero, so its logit is this everywhere."""
+
+
+_TEMPLATE = (
+    "{%- for message in messages -%}{%- set seen = message['content'] | selectattr('type', 'equalto', 'image') | list -%}"
+    "{%- if seen -%}User:<image><end_of_utterance>\nAssistant:{%- else -%}"
+    "{%- for part in message['content'] -%}{{ part['text'] }}{%- endfor -%}{%- endif -%}{%- endfor -%}"
+)
+"""That library sends all input through a chat template: pages get the page prompt, texts stay as they are."""
 
 
 def save(source: Checkpoint, folder: Path) -> None:
@@ -40,6 +58,7 @@ def save(source: Checkpoint, folder: Path) -> None:
     write_json(folder / DOCUMENT / "config.json", _native_json(model, source.config, rows))
     write_json(folder / DOCUMENT / "sentence_bert_config.json", _document_settings())
     copy_text_files(source.source, folder / DOCUMENT)
+    (folder / DOCUMENT / "chat_template.jinja").write_text(_TEMPLATE, "utf-8")
     write_json(
         folder / POOLING / "config.json",
         {"pooling_strategy": "max", "activation_function": "relu", "embedding_dimension": rows},
@@ -70,7 +89,9 @@ def load(folder: Path, dtype: torch.dtype) -> Checkpoint:
     renamed = layouts.from_upstream(file, vocabulary, path)
     del renamed.tensors["query.embeddings.weight"]
     if set(static) != {"weight"} or len(static["weight"]) < vocabulary:
-        raise InputError(f"{query / 'model.safetensors'} is no static embedding of {vocabulary} terms or more.")
+        raise InputError(
+            f"{query / 'model.safetensors'} is no static embedding of {vocabulary} terms or more."
+        )
     renamed.tensors["query.weight"] = static["weight"][:vocabulary]
     released = {**config, "additional_vocab_size": rows - vocabulary}
     model = checkpoint.build(released, vocabulary, renamed.tensors, activation="softplus", scale=1.0)
@@ -144,5 +165,10 @@ def _write_router(folder: Path) -> None:
         "parameters": {"default_route": "document", "allow_empty_key": True, "route_mappings": {}},
     }
     write_json(folder / "router_config.json", router)
-    write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": _MODULES + "router.Router"}])
-    write_json(folder / "config_sentence_transformers.json", {"model_type": "SparseEncoder", "similarity_fn_name": "dot"})
+    write_json(
+        folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": _MODULES + "router.Router"}]
+    )
+    write_json(
+        folder / "config_sentence_transformers.json",
+        {"model_type": "SparseEncoder", "similarity_fn_name": "dot"},
+    )

@@ -1,0 +1,229 @@
+"""Training pairs: ColPali's train set and RLHN in their hub layouts, or a folder with ``pairs.jsonl``.
+
+Rows are shuffled by whole row groups and then inside each, so that a parquet file is read once a pass. The order is
+a function of seed and pass alone: a resumed run sees what the first one would have seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.errors import InputError, MissingExtraError
+
+_GROUPS_KEPT = 4
+
+
+@dataclass(frozen=True)
+class ImagePair:
+    id: str
+    query: str
+    image: bytes
+    """The encoded picture."""
+    caption: str | None
+
+
+@dataclass(frozen=True)
+class TextPair:
+    query: str
+    passages: tuple[str, ...]
+    """The right one, then the hard negatives."""
+
+
+class ImagePairs(Protocol):
+    @property
+    def groups(self) -> Sequence[int]: ...
+
+    def __getitem__(self, number: int) -> ImagePair: ...
+
+
+class TextPairs(Protocol):
+    @property
+    def groups(self) -> Sequence[int]: ...
+
+    def __getitem__(self, number: int) -> TextPair: ...
+
+
+def shuffled(groups: Sequence[int], seed: int, epoch: int) -> NDArray[np.int64]:
+    """A permutation of all rows in which the rows of a group stay together."""
+    random = np.random.default_rng([seed, epoch])
+    starts = np.concatenate([[0], np.cumsum(groups)])
+    parts = [starts[g] + random.permutation(groups[g]) for g in random.permutation(len(groups))]
+    return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
+
+
+def picture_id(image: bytes) -> str:
+    """Captions are kept by what a picture shows, not by where it lay."""
+    return hashlib.blake2b(image, digest_size=12).hexdigest()
+
+
+class ParquetTable:
+    """Rows of all parquet files of a folder that have a value in ``needed``, with a few row groups in memory."""
+
+    def __init__(self, folder: Path, columns: Sequence[str], needed: str) -> None:
+        try:
+            from pyarrow import ArrowException, parquet
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("Reading parquet files", "hf") from error
+        files = sorted(folder.rglob("*.parquet"))
+        if not files:
+            raise InputError(f"There are no parquet files in {folder}. Give the folder of the downloaded data set.")
+        self._columns = list(columns)
+        self._places: list[tuple[Path, int]] = []
+        self._kept: list[list[int]] = []
+        self._cache: OrderedDict[int, list[dict[str, Any]]] = OrderedDict()
+        for path in files:
+            try:
+                file = parquet.ParquetFile(path)
+            except (ArrowException, OSError) as error:
+                raise InputError(f"{path} cannot be read as parquet ({error}). Download it again.") from error
+            missing = [name for name in columns if name not in file.schema_arrow.names]
+            if missing:
+                raise InputError(f"{path} has no column {', '.join(missing)}; it has {', '.join(file.schema_arrow.names)}.")
+            for group in range(file.num_row_groups):
+                values = file.read_row_group(group, columns=[needed]).column(needed).to_pylist()
+                self._places.append((path, group))
+                self._kept.append([row for row, value in enumerate(values) if value])
+        self.groups = [len(rows) for rows in self._kept]
+        self._starts = np.concatenate([[0], np.cumsum(self.groups)])
+        if not self._starts[-1]:
+            raise InputError(f"No row of {folder} has a value in the column {needed!r}.")
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        group = int(np.searchsorted(self._starts, number, side="right")) - 1
+        return self._group(group)[self._kept[group][number - int(self._starts[group])]]
+
+    def _group(self, group: int) -> list[dict[str, Any]]:
+        if group in self._cache:
+            self._cache.move_to_end(group)
+            return self._cache[group]
+        from pyarrow import parquet
+
+        path, number = self._places[group]
+        rows: list[dict[str, Any]] = parquet.ParquetFile(path).read_row_group(number, columns=self._columns).to_pylist()
+        self._cache[group] = rows
+        while len(self._cache) > _GROUPS_KEPT:
+            self._cache.popitem(last=False)
+        return rows
+
+
+class ColpaliPairs:
+    """``vidore/colpali_train_set``: an image and a query a row."""
+
+    def __init__(self, folder: Path, captions: Mapping[str, str] | None = None) -> None:
+        self._table = ParquetTable(folder, ("image", "query"), "query")
+        self._captions = captions
+        self.groups: Sequence[int] = self._table.groups
+
+    def __getitem__(self, number: int) -> ImagePair:
+        row = self._table[number]
+        image = row["image"]["bytes"] if isinstance(row["image"], dict) else row["image"]
+        if not isinstance(image, bytes):
+            raise InputError(f"Row {number} of the image pairs holds no picture.")
+        name = picture_id(image)
+        return ImagePair(name, str(row["query"]), image, _caption(self._captions, name))
+
+
+class RlhnPairs:
+    """``rlhn/rlhn-680K`` and its sisters: a query, right passages and hard negatives a row."""
+
+    def __init__(self, folder: Path, negatives: int) -> None:
+        columns = ("query", "positive_passages", "negative_passages")
+        self._table = ParquetTable(folder, columns, "negative_passages" if negatives else "positive_passages")
+        self._negatives = negatives
+        self.groups: Sequence[int] = self._table.groups
+
+    def __getitem__(self, number: int) -> TextPair:
+        row = self._table[number]
+        if not row["positive_passages"]:
+            raise InputError(f"Row {number} of the text pairs has no right passage.")
+        wrong = [_passage(passage) for passage in row["negative_passages"] or []]
+        # Fewer than wished for: they come again, so that every query has as many.
+        chosen = [wrong[n % len(wrong)] for n in range(self._negatives)]
+        return TextPair(str(row["query"]), (_passage(row["positive_passages"][0]), *chosen))
+
+
+class FolderPairs:
+    """``pairs.jsonl``: {"image": a path beside the file, "query": ..., "caption": ...} a line."""
+
+    def __init__(self, folder: Path, with_captions: bool) -> None:
+        self._folder = folder
+        self._rows = list(read_lines(folder / "pairs.jsonl"))
+        for number, row in enumerate(self._rows, 1):
+            wanted = ("image", "query", "caption") if with_captions else ("image", "query")
+            bad = [key for key in wanted if not isinstance(row.get(key), str)]
+            if bad:
+                raise InputError(f"{folder / 'pairs.jsonl'}, line {number}: {', '.join(bad)} must be a text.")
+        if not self._rows:
+            raise InputError(f"{folder / 'pairs.jsonl'} is empty: there is nothing to train on.")
+        absent = [row["image"] for row in self._rows if not (folder / row["image"]).is_file()]
+        if absent:
+            raise InputError(f"{len(absent)} pictures of {folder / 'pairs.jsonl'} are missing, first {absent[0]}.")
+        self.groups: Sequence[int] = [len(self._rows)]
+
+    def __getitem__(self, number: int) -> ImagePair:
+        row = self._rows[number]
+        image = (self._folder / row["image"]).read_bytes()
+        return ImagePair(str(row["image"]), row["query"], image, row.get("caption"))
+
+
+def read_captions(path: Path) -> dict[str, str]:
+    """``{"id": ..., "caption": ...}`` a line, as ``captions`` writes them."""
+    found = {}
+    for number, row in enumerate(read_lines(path), 1):
+        if not isinstance(row.get("id"), str) or not isinstance(row.get("caption"), str):
+            raise InputError(f"{path}, line {number}: a caption needs a text 'id' and a text 'caption'.")
+        found[row["id"]] = row["caption"]
+    return found
+
+
+def check_captions(pairs: ColpaliPairs, captions: Mapping[str, str]) -> None:
+    """All pictures have a caption: better known before a run than in the middle of it."""
+    missing = []
+    for number in range(sum(pairs.groups)):
+        name = pairs[number].id
+        if name not in captions:
+            missing.append(name)
+    if missing:
+        raise InputError(
+            f"{len(missing)} of {sum(pairs.groups)} pictures have no caption (first {missing[0]}). "
+            "The captions belong to other pictures, or captioning has not finished: run it again."
+        )
+
+
+def read_lines(path: Path) -> Iterable[dict[str, Any]]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
+                try:
+                    row = json.loads(line)
+                except ValueError as error:
+                    raise InputError(f"{path}, line {number} is not JSON ({error}).") from error
+                if not isinstance(row, dict):
+                    raise InputError(f"{path}, line {number} is not a JSON object.")
+                yield row
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def _caption(captions: Mapping[str, str] | None, name: str) -> str | None:
+    if captions is None:
+        return None
+    if name not in captions:
+        raise InputError(f"There is no caption for the picture {name}: the captions belong to other pictures.")
+    return captions[name]
+
+
+def _passage(passage: Mapping[str, Any]) -> str:
+    title, text = str(passage.get("title") or "").strip(), str(passage.get("text") or "").strip()
+    return f"{title} {text}".strip()

@@ -1,0 +1,74 @@
+"""Low-rank adapters on linear layers, and folding them back into plain weights."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from vsplade.encode.modernvbert.model import QueryTable, SpladeModel
+from vsplade.errors import InputError
+
+
+class LoraLinear(nn.Module):
+    """``base`` is frozen; ``down`` and ``up`` are learned. ``up`` starts at 0, so nothing changes at first."""
+
+    def __init__(self, base: nn.Linear, rank: int, alpha: float, generator: torch.Generator) -> None:
+        super().__init__()
+        self.base = base.requires_grad_(False)
+        self.down = nn.Parameter(torch.empty(rank, base.in_features))
+        self.up = nn.Parameter(torch.zeros(base.out_features, rank))
+        bound = math.sqrt(3 / base.in_features)
+        with torch.no_grad():
+            self.down.uniform_(-bound, bound, generator=generator)
+        self.share = alpha / rank
+
+    @property
+    def weight(self) -> Tensor:
+        """The adapted weight, for the pooling that projects by itself."""
+        return self.base.weight + self.share * (self.up @ self.down)
+
+    @property
+    def bias(self) -> Tensor | None:
+        return self.base.bias
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        low = nn.functional.linear(nn.functional.linear(inputs, self.down), self.up)
+        return self.base(inputs) + self.share * low
+
+    def merged(self) -> nn.Linear:
+        with torch.no_grad():
+            self.base.weight.copy_(self.weight)
+        return self.base
+
+
+def adapt(model: SpladeModel, rank: int, alpha: float, vision: bool, seed: int) -> None:
+    """Freeze the model but for adapters on encoder and head, and the query table's projection."""
+    model.requires_grad_(False)
+    generator = torch.Generator().manual_seed(seed)
+    parts: list[nn.Module] = [model.body.text_model, model.body.connector, model.head]
+    if vision:
+        parts.append(model.body.vision_model.encoder)
+    for part in parts:
+        for parent in list(part.modules()):
+            for name, child in list(parent.named_children()):
+                if isinstance(child, nn.Linear):
+                    setattr(parent, name, LoraLinear(child, rank, alpha, generator))
+    unfreeze_query(model)
+
+
+def unfreeze_query(model: SpladeModel) -> None:
+    if not isinstance(model.query, QueryTable):
+        raise InputError("This model has a fixed query table; training needs the parts it was made from.")
+    model.query.requires_grad_(False)
+    if model.query.activation != "one":
+        model.query.projection.requires_grad_(True)
+
+
+def merge(model: SpladeModel) -> None:
+    """Adapters become part of the weights: the model is a plain one again."""
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, LoraLinear):
+                setattr(parent, name, child.merged())

@@ -1,0 +1,118 @@
+"""The steps behind the command line: their options, and the functions that run them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vsplade.errors import InputError
+from vsplade.train.options import option
+
+
+@dataclass(frozen=True)
+class PaperOptions:
+    """``vsplade train paper``"""
+
+    backbone: str = option("A folder or hub name: ModernVBERT, or a V-SPLADE model to train further.")
+    out: Path = option("The folder for checkpoints, the log, and the finished model.")
+    config: str = option("quality, efficient, or a TOML file with what differs.", "quality")
+    set: tuple[str, ...] = option("Change one setting of the configuration, as in rate=1e-4.", ())
+    pages: Path | None = option("ColPali's train set: the folder with its parquet files.", None)
+    captions: Path | None = option("Captions of those pages, from `vsplade train captions`.", None)
+    pairs: Path | None = option("Instead of --pages, a folder with pairs.jsonl and pictures.", None)
+    from_pdfs: Path | None = option("Instead of --pages, PDFs: their text layers are captions and queries.", None)
+    texts: Path | None = option("RLHN: the folder with its parquet files.", None)
+    device: str = option("As torch names it; default: a GPU where there is one.", "")
+    every: int = option("Steps between checkpoints.", 500)
+    stop_after: int = option("Stop at this step, to be resumed by the same command later; 0: at the end.", 0)
+
+
+@dataclass(frozen=True)
+class CaptionOptions:
+    """``vsplade train captions``"""
+
+    pages: Path = option("ColPali's train set: the folder with its parquet files.", argument=True)
+    out: Path = option("The captions to write or to go on with (.jsonl).")
+    url: str = option("The OpenAI-compatible endpoint, up to and with /v1.")
+    model: str = option("The model's name there.")
+    concurrent: int = option("Questions at a time.", 16)
+    seconds: float = option("Time for one answer.", 120.0)
+    attempts: int = option("Attempts for each page.", 4)
+
+
+def train_paper(options: PaperOptions, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    from vsplade.encode.modernvbert.encoder import find_model
+    from vsplade.train.paper.config import load_config
+    from vsplade.train.paper.loop import Run, train
+
+    sources = [name for name in ("pages", "pairs", "from_pdfs") if getattr(options, name) is not None]
+    if len(sources) != 1:
+        raise InputError("Give one source of pages: --pages, --pairs or --from-pdfs.")
+    config = load_config(options.config, dict(_setting(item) for item in options.set))
+    images = _images(options, config.captions != "none", say)
+    texts = None
+    if options.texts is not None:
+        from vsplade.train.paper.data import RlhnPairs
+
+        texts = RlhnPairs(options.texts, config.hard_negatives)
+    run = Run(find_model(options.backbone), options.out, options.device, options.every, options.stop_after)
+    return train(config, run, images, texts, say)
+
+
+def make_captions(options: CaptionOptions, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    from vsplade.train.paper.captions import Endpoint, write_captions
+    from vsplade.train.paper.data import ColpaliPairs
+
+    endpoint = Endpoint(options.url, options.model, options.concurrent, options.seconds, options.attempts)
+    pairs = ColpaliPairs(options.pages)
+
+    def pictures() -> Iterator[tuple[str, bytes]]:
+        for number in range(sum(pairs.groups)):
+            pair = pairs[number]
+            yield pair.id, pair.image
+
+    report = write_captions(pictures(), endpoint, options.out)
+    for name, reason in list(report.failures.items())[:20]:
+        say(f"{name}: {reason}")
+    if report.failures:
+        raise InputError(
+            f"{len(report.failures)} pages have no caption, for example: {next(iter(report.failures.values()))}. "
+            f"{report.written + report.skipped} are in {options.out}; run the same command again for the rest."
+        )
+    return {"written": report.written, "there before": report.skipped}
+
+
+def _images(options: PaperOptions, captions: bool, say: Callable[[str], None]) -> Any:
+    from vsplade.train.paper.data import ColpaliPairs, FolderPairs, check_captions, read_captions
+
+    if options.from_pdfs is not None:
+        from vsplade.train.paper.pdfs import prepare_pdfs
+
+        while os.environ.get("RANK", "0") != "0" and not (options.out / "pages" / "pairs.jsonl").is_file():
+            time.sleep(1)  # the first process renders for all; where it fails, torchrun ends the others
+        counts = prepare_pdfs(options.from_pdfs, options.out / "pages")
+        say(", ".join(f"{count} {name}" for name, count in counts.items()))
+        return FolderPairs(options.out / "pages", captions)
+    if options.pairs is not None:
+        return FolderPairs(options.pairs, captions)
+    if options.pages is None:
+        raise InputError("Give --pages.")
+    if not captions:
+        return ColpaliPairs(options.pages)
+    if options.captions is None:
+        raise InputError("This configuration trains with captions: give --captions, or --set captions=none.")
+    known = read_captions(options.captions)
+    pairs = ColpaliPairs(options.pages, known)
+    check_captions(ColpaliPairs(options.pages), known)
+    return pairs
+
+
+def _setting(item: str) -> tuple[str, str]:
+    key, equals, value = item.partition("=")
+    if not equals:
+        raise InputError(f"Cannot read the setting {item!r}: write name=value.")
+    return key.strip(), value.strip()
