@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from vsplade.config import make_options, parse_spec
-from vsplade.errors import InputError
+from vsplade.errors import InputError, MissingExtraError
 from vsplade.types import Encoder
 
 READER_MODEL = Path(__file__).with_name("data") / "reader" / "trunk.onnx"
@@ -31,6 +31,8 @@ def load_encoder(name: str | None = None, **options: object) -> Encoder:
     twice = sorted(set(given) & set(options))
     if twice:
         raise InputError(f"Option {twice[0]!r} is given both in {name!r} and beside it; keep one of them.")
+    if base not in _MAKERS and _names_a_model(base):
+        base, given = "modernvbert", {"model": base, **given}
     if base not in _MAKERS:
         raise InputError(f"There is no encoder {base!r}; choose one of: {', '.join(sorted(_MAKERS))}.")
     return _MAKERS[base]({**given, **options})
@@ -45,7 +47,14 @@ def _make_text(options: Mapping[str, object]) -> Encoder:
 def _make_reader(options: Mapping[str, object]) -> Encoder:
     from vsplade.encode.reader import ReaderEncoder, ReaderOptions
 
-    return ReaderEncoder(make_options(ReaderOptions, options, "encoder 'reader'"))
+    chosen = make_options(ReaderOptions, options, "encoder 'reader'")
+    if chosen.device == "cpu":
+        return ReaderEncoder(chosen)
+    try:
+        from vsplade.encode.reader_torch import TorchReaderEncoder
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"The reader on device {chosen.device!r}", "train") from error
+    return TorchReaderEncoder(chosen)
 
 
 def _make_pair(first: str, second: str) -> Encoder:
@@ -58,4 +67,21 @@ def _make_pair(first: str, second: str) -> Encoder:
     return PairedEncoder(load_encoder(first), text)
 
 
-_MAKERS: dict[str, Callable[[Mapping[str, object]], Encoder]] = {"reader": _make_reader, "text": _make_text}
+def _names_a_model(name: str) -> bool:
+    """``owner/model`` of a hub, or a path."""
+    return "/" in name or "\\" in name or Path(name).is_dir()
+
+
+def _make_modernvbert(options: Mapping[str, object]) -> Encoder:
+    from vsplade.encode.modernvbert.encoder import ModernVBertEncoder, ModernVBertOptions
+
+    if "model" not in options:
+        raise InputError("Name the model: modernvbert:model=FOLDER, or just the folder or the hub name.")
+    return ModernVBertEncoder(make_options(ModernVBertOptions, options, "encoder 'modernvbert'"))
+
+
+_MAKERS: dict[str, Callable[[Mapping[str, object]], Encoder]] = {
+    "modernvbert": _make_modernvbert,
+    "reader": _make_reader,
+    "text": _make_text,
+}
