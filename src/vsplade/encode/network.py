@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 CELL = 8
 CHARACTER_CLASSES = 38  # blank, a-z, 0-9, anything else: supervision in training only
@@ -121,3 +122,12 @@ def cell_features(fine: Tensor, coarse: Tensor, batch: Tensor, row: Tensor, colu
     near = fine.permute(0, 2, 3, 1)[batch, row, column]
     wide = coarse.permute(0, 2, 3, 1)[batch, row // 2, column // 2]
     return torch.cat([near, wide], dim=1)
+
+
+def fold_norms(module: nn.Module) -> None:
+    """Batch norms into the convolutions before them, all the way down, in place."""
+    for child in module.children():
+        fold_norms(child)
+    if isinstance(module, nn.Sequential) and len(module) == 2 and isinstance(module[1], nn.BatchNorm2d):
+        module[0] = fuse_conv_bn_eval(module[0], module[1])
+        module[1] = nn.Identity()

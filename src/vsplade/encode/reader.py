@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,6 +49,8 @@ class ReaderOptions:
     """Pages read at a time; 0 is one for every core."""
     model: str = ""
     """A folder with another model in the same layout."""
+    device: str = "cpu"
+    """``cpu`` is onnxruntime; any other device, as ``cuda``, is torch's."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,15 @@ class Cells:
     pixel: NDArray[np.float32]  # (n, 2) one pixel of the copy it was read on, in fractions of the page
     probability: NDArray[np.float32]  # (n, best), that the term stands there
     term: NDArray[np.int32]
+
+    @staticmethod
+    def join(parts: Sequence[Cells]) -> Cells:
+        return Cells(
+            np.concatenate([part.middle for part in parts]),
+            np.concatenate([part.pixel for part in parts]),
+            np.concatenate([part.probability for part in parts]),
+            np.concatenate([part.term for part in parts]),
+        )
 
 
 class ReaderEncoder:
@@ -182,21 +193,18 @@ class ReaderEncoder:
 
     def read(self, image: Image.Image) -> Cells:
         """Every word cell of a page, over all the sizes it is read at."""
-        found = [self._read_copy(image, scale) for scale in self._config["scales"]]
-        return Cells(
-            np.concatenate([cells.middle for cells in found]),
-            np.concatenate([cells.pixel for cells in found]),
-            np.concatenate([cells.probability for cells in found]),
-            np.concatenate([cells.term for cells in found]),
-        )
+        return Cells.join([self._read_copy(image, scale) for scale in self._config["scales"]])
 
-    def _read_copy(self, image: Image.Image, scale: float) -> Cells:
+    @staticmethod
+    def _copy(image: Image.Image, scale: float) -> NDArray[np.uint8]:
+        """The page in grey, at ``scale`` of its size."""
         from vsplade.pages import fit
 
-        small = image.convert("L")
-        if scale != 1:
-            small = fit(small, max(BLOCK, round(max(image.size) * scale)))
-        grey = np.asarray(small)
+        grey = image.convert("L")
+        return np.asarray(grey if scale == 1 else fit(grey, max(BLOCK, round(max(image.size) * scale))))
+
+    def _read_copy(self, image: Image.Image, scale: float) -> Cells:
+        grey = self._copy(image, scale)
         padding = ((0, -grey.shape[0] % BLOCK), (0, -grey.shape[1] % BLOCK))
         padded = np.pad(grey, padding, mode="edge")
         features, places, certain = [], [], []

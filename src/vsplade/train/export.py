@@ -6,6 +6,8 @@ the head one with 8-bit weights and dynamic activations that ends in the best fe
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +26,9 @@ from onnxruntime.quantization import (
 )
 from onnxruntime.quantization.shape_inference import quant_pre_process
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from vsplade.encode.network import Head, Reader, Trunk
+from vsplade.encode.network import Head, Reader, Trunk, fold_norms
+from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.train.degrade import degrade
 from vsplade.train.options import ExportOptions
@@ -34,16 +36,24 @@ from vsplade.train.probe import load_reader
 from vsplade.train.realpages import PagePool, page_jobs, read_pages
 
 BEST = 4
+SETTINGS: dict[str, Any] = {
+    "longest_edge": 1408,  # px that pages are read at
+    "scales": [
+        1.0,
+        0.4,
+        0.16,
+    ],  # copies of the page: each brings another range of type into the readable band
+    "floor": -3.0,  # word logit above which a cell is named: doubtful cells still add evidence
+    "saturation": 0.002,  # weight = count / (count + saturation * length of the page)
+    "shortest": 25.0,  # pages with fewer pieces count as that long
+    "related": 0.2,  # share of a query term's weight that words of the same stem get
+    "points": {
+        "quality": {"least": 0.1},
+        "efficient": {"least": 0.3},
+    },  # expected count that makes a term active
+}
+"""How cells become vectors; docs/log.md has the measurements behind each number."""
 OPSET = 17
-
-
-def fold_norms(module: nn.Module) -> None:
-    """Batch norms into the convolutions before them, all the way down, in place."""
-    for child in module.children():
-        fold_norms(child)
-    if isinstance(module, nn.Sequential) and len(module) == 2 and isinstance(module[1], nn.BatchNorm2d):
-        module[0] = fuse_conv_bn_eval(module[0], module[1])
-        module[1] = nn.Identity()
 
 
 class TrunkGraph(nn.Module):
@@ -130,6 +140,16 @@ def export_head(reader: Reader, out: Path) -> None:
         )
 
 
+def describe(reader: Reader, out: Path) -> None:
+    """``reader.json``: what the encoder must know beside the weights."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name in ("trunk.onnx", "head.onnx"):
+        digest.update((out / name).read_bytes())
+    known = {"vocabulary": Tokenizer.load().fingerprint, "weights": digest.hexdigest()}
+    text = json.dumps({**known, **SETTINGS, "best": BEST, "network": reader.config.to_json()}, indent=1)
+    (out / "reader.json").write_text(text + "\n", "utf-8")
+
+
 def export(options: ExportOptions) -> dict[str, Any]:
     options.out.mkdir(parents=True, exist_ok=True)
     reader = load_reader(options.checkpoint, torch.device("cpu"))
@@ -137,6 +157,7 @@ def export(options: ExportOptions) -> dict[str, Any]:
     windows = calibration_windows(options.pdfs, options.windows)
     export_trunk(reader, windows, options.out, CalibrationMethod[options.method])
     export_head(reader, options.out)
+    describe(reader, options.out)
     sizes = {}
     for name in ("trunk.onnx", "head.onnx"):
         onnx.checker.check_model(str(options.out / name))
