@@ -175,3 +175,56 @@ def test_a_folder_without_a_model_is_explained(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match="could not be loaded as a ColModernVBERT"):
         ColModernVbert(str(tmp_path))
+
+
+def test_on_the_command_line(tiny_model: Path, make_dataset: Callable[..., Path], tmp_path: Path) -> None:
+    import json
+
+    from click.testing import CliRunner
+
+    from vsplade.cli import cli
+
+    from .conftest import TEXTS
+
+    folder = make_dataset()
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text("".join(json.dumps({"_id": i, "text": t}) + "\n" for i, t in TEXTS.items()))
+    arguments = [
+        "eval",
+        str(folder),
+        "--texts",
+        str(texts),
+        "--rerank",
+        str(tiny_model),
+        "--rerank-depth",
+        "1",
+    ]
+    result = CliRunner().invoke(cli, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["reranking"]["recall_ceiling"] == pytest.approx(0.75)  # q2 has two right pages
+    assert document["recall@100"] == pytest.approx(0.75)
+    assert document["reranking"]["before"]["recall@100"] == pytest.approx(1.0)
+    assert "no reranking of them can exceed: 0.7500" in CliRunner().invoke(cli, arguments).stdout
+
+
+def test_search_reranks(tiny_model: Path, tmp_path: Path) -> None:
+    import json
+
+    from click.testing import CliRunner
+
+    from vsplade.cli import cli
+
+    examples = Path(__file__).parents[2] / "examples"
+    index = str(tmp_path / "index")
+    base = ["--index", index, "--json"]
+    made = CliRunner().invoke(cli, ["index", str(examples), *base, "--encoder", "text", "--workers", "1"])
+    assert made.exit_code == 0, made.output
+    plain = json.loads(CliRunner().invoke(cli, ["search", "the turbine", *base, "-k", "3"]).stdout)["hits"]
+    flags = ["--rerank", str(tiny_model), "--rerank-depth", "3", "-k", "2"]
+    result = CliRunner().invoke(cli, ["search", "the turbine", *base, *flags])
+    assert result.exit_code == 0, result.output
+    hits = json.loads(result.stdout)["hits"]
+    assert len(hits) == 2
+    assert {hit["id"] for hit in hits} <= {hit["id"] for hit in plain}
+    assert hits[0]["score"] >= hits[1]["score"]

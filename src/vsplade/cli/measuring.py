@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -55,6 +55,19 @@ NEW_FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
 )
 @click.option("--tune", is_flag=True, help="Look for the best weights on this set (steps of 0.1).")
 @click.option(
+    "--rerank",
+    metavar="MODEL",
+    help="Judge the results reordered by a ColModernVBERT model (folder or name).",
+)
+@click.option(
+    "--rerank-depth",
+    type=click.IntRange(1, 100),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Results a query that --rerank looks at.",
+)
+@click.option(
     "--measure",
     "measure_name",
     default="ndcg@5",
@@ -79,6 +92,8 @@ def evaluate(
     weights: str | None,
     fusion: str,
     tune: bool,
+    rerank: str | None,
+    rerank_depth: int,
     measure_name: str,
     per_query: bool,
     as_json: bool,
@@ -108,6 +123,9 @@ def evaluate(
         report, joined = _fuse(judged, report, encoder, fuse, fuse_with, weights, fusion, tune, measure_name)
     elif tune or weights is not None:
         raise InputError("--tune and --weights say how rankings are joined: give --fuse or --fuse-with too.")
+    reranking = None
+    if rerank:
+        report, reranking = _rerank(judged, report, rerank, rerank_depth)
     if run_file:
         write_run(run_file, report.run)
     difference = _compare(judged, report, compare, measure_name) if compare else None
@@ -115,6 +133,8 @@ def evaluate(
         document = report.to_json(per_query=per_query)
         if joined:
             document["fusion"] = joined.to_json()
+        if reranking:
+            document["reranking"] = reranking
         if difference:
             document["comparison"] = {"run": str(compare), "measure": measure_name, **difference.to_json()}
         print_json(document)
@@ -122,6 +142,12 @@ def evaluate(
         _print_report(report)
         if joined:
             _print_fusion(joined)
+        if reranking:
+            click.echo(
+                f"  reranked the first {reranking['depth']}; {measure_name} before: "
+                f"{reranking['before'][measure_name]:.4f}; recall that no reranking of them can exceed: "
+                f"{reranking['recall_ceiling']:.4f}"
+            )
         if difference:
             _print_comparison(difference, measure_name, compare)
 
@@ -163,6 +189,24 @@ def _fuse(
     if shares is None and not others and not tune:
         shares = READER_AND_TEXT
     return fuse_report(data, report, runs, shares, method, tune, measure, unseen)
+
+
+def _rerank(data: Dataset, report: EvalReport, model: str, depth: int) -> tuple[EvalReport, dict[str, Any]]:
+    from dataclasses import replace
+
+    from vsplade.evaluate.late_interaction import ColModernVbert, recall_ceiling, rerank_dataset
+    from vsplade.evaluate.measures import averages, per_query
+
+    run = rerank_dataset(data, report.run, ColModernVbert(model), depth)
+    values = per_query(data.qrels, run)
+    facts = {
+        "model": model,
+        "depth": depth,
+        "recall_ceiling": round(recall_ceiling(data.qrels, report.run, depth), 6),
+        "before": {name: round(value, 6) for name, value in report.measures.items()},
+    }
+    name = f"{report.encoder}, reranked by {model}"
+    return replace(report, encoder=name, measures=averages(values), per_query=values, run=run), facts
 
 
 def _print_fusion(fusion: Fusion) -> None:

@@ -65,6 +65,20 @@ BAR = 40
     show_default=True,
     help="Relative score fusion (the paper's), or reciprocal rank fusion.",
 )
+@click.option(
+    "--rerank",
+    metavar="MODEL",
+    help="Order the best hits anew with a ColModernVBERT model, a folder or a name on the hub. Reads those "
+    "pages again; slow, and a neural network at query time.",
+)
+@click.option(
+    "--rerank-depth",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="How many hits --rerank looks at.",
+)
 @click.option("--explain", is_flag=True, help="Show every matched term and what it added to the score.")
 @encoder_option
 @json_option
@@ -78,6 +92,8 @@ def search(
     fuse_with: tuple[Path, ...],
     weights: str | None,
     fusion: str,
+    rerank: str | None,
+    rerank_depth: int,
     explain: bool,
     encoder: str | None,
     as_json: bool,
@@ -89,6 +105,7 @@ def search(
     index = Index.open(index_dir, encoder=load_encoder(encoder) if encoder else None)
     stages = TwoStage(two_stage) if two_stage else None
     recall = None
+    shown, k = k, max(k, rerank_depth) if rerank else k
     hits: Sequence[Hit]
     if fuse or fuse_with:
         if stages:
@@ -102,6 +119,8 @@ def search(
         exact = {hit.id for hit in index.search(query, k=k, filter=filters)}
         recall = len(exact & {hit.id for hit in hits}) / len(exact) if exact else 1.0
         note(f"Two-stage search found {recall:.0%} of the exact results.")
+    if rerank:
+        hits = reranked(query, hits, rerank, rerank_depth)[:shown]
     if as_json:
         found = {"query": query, "hits": [hit_json(hit) for hit in hits]}
         print_json(found if recall is None else {**found, "recall": recall})
@@ -134,6 +153,15 @@ def fused_hits(
     sources += [whole(Index.open(folder)) for folder in others]
     shares = READER_AND_TEXT if weights is None and not others else parse_weights(weights)
     return fused_search(sources, query, k, shares, method, filters)
+
+
+def reranked(query: str, hits: Sequence[Hit], model: str, depth: int) -> Sequence[Hit]:
+    """The first ``depth`` hits by late interaction; what is below them is left out."""
+    from vsplade.evaluate.late_interaction import LONGEST_EDGE, ColModernVbert
+    from vsplade.results.rerank import render_hits, rerank_hits
+
+    loaded = ColModernVbert(model)
+    return rerank_hits(query, hits[:depth], loaded, lambda chosen: render_hits(chosen, LONGEST_EDGE))
 
 
 def parse_weights(text: str | None) -> tuple[float, ...] | None:
