@@ -84,7 +84,8 @@ class Vsplade(Engine):
                 for row in range(len(piece)):
                     span = slice(int(piece.offsets[row]), int(piece.offsets[row + 1]))
                     vector = SparseVector(piece.terms[span], piece.weights[span])
-                    writer.add(f"p{piece.first_page + row}", vector)
+                    page = piece.first_page + row
+                    writer.add(f"p{page}", vector, {"doc_id": f"d{page // 20}", "page_num": page % 20 + 1})
         seconds = time.perf_counter() - start - making
         self._folder = folder
         self._index = Index.open(folder, engine="numba")
@@ -144,16 +145,18 @@ class VspladeBatch(Vsplade):
         return self._index.search_batch(*prepared)[0]
 
     def extra(self) -> dict[str, float]:
-        """Queries a second for each k and number of threads: the best of three, after one to warm up."""
+        """Queries a second for each k and number of threads: the best of eight, one and two threads by turns,
+        after one round to warm up."""
         rates = {}
         for k, queries in self._asked.items():
-            for threads in (1, 2):
-                times = []
-                for _ in range(4):
+            best = {1: float("inf"), 2: float("inf")}
+            for attempt in range(9):
+                for threads in best:
                     start = time.perf_counter()
                     self._index.search_batch(queries, k, threads=threads)
-                    times.append(time.perf_counter() - start)
-                rates[f"qps_k{k}_threads{threads}"] = len(queries) / min(times[1:])
+                    if attempt:
+                        best[threads] = min(best[threads], time.perf_counter() - start)
+            rates |= {f"qps_k{k}_threads{threads}": len(queries) / best[threads] for threads in best}
         return {**super().extra(), **rates}
 
 
