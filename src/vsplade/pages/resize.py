@@ -6,30 +6,28 @@ import math
 
 from PIL import Image
 
-MAX_UPSCALE = 2.0
-"""Small pictures grow at most this much: more would add bytes for every later stage and no detail."""
-
 _SHRINKABLE = frozenset({"L", "RGB", "CMYK", "RGBA", "LA", "YCbCr"})
 """Modes that can be averaged as they are; the others (palette, 1 bit, 16 bit) must be converted first."""
 
 
-def fit_size(
-    width: float, height: float, longest_edge: int, max_scale: float = MAX_UPSCALE
-) -> tuple[int, int]:
-    """The size of the same shape with this longest edge, never above ``max_scale`` times the given one.
+def fit_size(width: float, height: float, longest_edge: int) -> tuple[int, int]:
+    """The size of the same shape that a page of this longest edge is shrunk to.
 
-    A strip more than twice as long as it is wide would lose its writing that way: it keeps the area of a page
-    of two to one instead.
+    A picture that is a little too small stays as it is: enlarging adds bytes and work for every later stage,
+    and no detail. One of half the size or less is doubled, once, to bring its writing into reach. A strip
+    more than twice as long as it is wide keeps the area of a page of two to one, or its writing would be lost.
     """
     longest = max(width, height)
     if longest > 2 * min(width, height):
         longest = math.sqrt(2 * width * height)
-    scale = min(longest_edge / longest, max_scale)
+    scale = longest_edge / longest
+    if scale > 1:
+        scale = 2.0 if scale >= 2 else 1.0
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
 def fit(image: Image.Image, longest_edge: int) -> Image.Image:
-    """Resize so that the longest edge has ``longest_edge`` pixels (0: leave it as it is)."""
+    """The picture in the size of ``fit_size`` (a longest edge of 0: as it is)."""
     if longest_edge <= 0:
         return image
     size = fit_size(*image.size, longest_edge)
