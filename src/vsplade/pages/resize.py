@@ -15,7 +15,7 @@ def fit_size(width: float, height: float, longest_edge: int) -> tuple[int, int]:
 
     A picture that is a little too small stays as it is: enlarging adds bytes and work for every later stage,
     and no detail. One of half the size or less is doubled, once, to bring its writing into reach. A strip
-    more than twice as long as it is wide keeps the area of a page of two to one, or its writing would be lost.
+    more than twice as long as wide keeps the area of a page of two to one, or its writing would be lost.
     """
     longest = max(width, height)
     if longest > 2 * min(width, height):
