@@ -11,6 +11,8 @@ or as a reranker of another run; such a run can be judged, compared and fused li
 
 from __future__ import annotations
 
+import argparse
+import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -18,7 +20,7 @@ from typing import Any
 from vsplade.encode import load_encoder
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.evaluate.dataset import Dataset
-from vsplade.evaluate.runs import Run, ranked
+from vsplade.evaluate.runs import Run, ranked, read_run, write_run
 from vsplade.index import Index, IndexWriter
 from vsplade.pages import NO_PIXELS, fit, to_grey_or_rgb
 from vsplade.types import Encoder, Page
@@ -182,3 +184,27 @@ def _datasets() -> Any:
     import datasets  # comes with mteb
 
     return datasets
+
+
+def main() -> None:
+    from vsplade.evaluate.hub import open_dataset
+    from vsplade.evaluate.measures import measure
+
+    parser = argparse.ArgumentParser(description="A model of mteb's registry on a data set.")
+    parser.add_argument("dataset", help="a folder, or a benchmark's name")
+    parser.add_argument("model", help="a name in mteb's registry")
+    parser.add_argument("--data", help="where copies of the hub's data sets lie")
+    parser.add_argument("--run", help="write the results as a TREC run")
+    parser.add_argument("--first-stage", help="a TREC run: rerank its first 100 instead of searching")
+    options = parser.parse_args()
+    dataset = open_dataset(options.dataset, options.data)
+    first = read_run(options.first_stage, dataset.queries, dataset.image_ids) if options.first_stage else None
+    run = mteb_run(dataset, options.model, first_stage=first)
+    if options.run:
+        write_run(options.run, run, tag=options.model.split("/")[-1])
+    scores = {name: round(value, 4) for name, value in measure(dataset.qrels, run).items()}
+    print(json.dumps({"dataset": options.dataset, "model": options.model, **scores}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Masking robustness, margin of the first hit, stop words, active terms; beside BM25 on the set's texts.
+#   DATA=... runs/behaviour.sh
+# The paper's rows: ENCODER=naver/v-splade-efficient.
+. "$(dirname "$0")/common.sh"
+for set in $SETS; do
+    flags=""
+    [ -z "$(texts "$set")" ] || flags="--texts $(texts "$set")"
+    # shellcheck disable=SC2086
+    experiment behaviour "$DATA/$set" $ENCODER_FLAGS --vectors "$(vectors "$set")" $flags | tee "$OUT/behaviour.$set.json"
+done
