@@ -30,6 +30,7 @@ from vsplade.evaluate.experiments.grounding import (
     weigh_text,
     weigh_texts,
 )
+from vsplade.evaluate.experiments.scale import dense_latency, two_stage
 from vsplade.evaluate.knownitem import known_items
 from vsplade.types import SparseVector
 
@@ -171,6 +172,22 @@ def test_flops_formula_agrees_with_fvcore() -> None:
         counted = flops.counted(model, (torch.ones(1, tokens, dtype=torch.long),))
         # fvcore also counts layer norms; the formula does not
         assert shape.operations(tokens) == pytest.approx(counted, rel=0.03)
+
+
+def test_two_stage_with_all_terms_is_exact(make_dataset: MakeDataset) -> None:
+    dataset = load_dataset(make_dataset())
+    full, pruned = two_stage(dataset, Sighted(), weigh_texts(TEXTS), terms=50)
+    assert {key: value for key, value in full.items() if key not in ("ms", "search")} == {
+        key: value for key, value in pruned.items() if key not in ("ms", "search")
+    }
+    _, poor = two_stage(dataset, Sighted(), weigh_texts({**TEXTS, "a": "pears pears green apples"}), terms=1)
+    assert float(str(poor["recall@5"])) < float(str(full["recall@5"]))
+
+
+def test_dense_latency_is_measured() -> None:
+    pytest.importorskip("faiss")
+    row = dense_latency(200, width=16, kind="hnsw", queries=3)
+    assert float(str(row["ms"])) > 0
 
 
 def test_known_items_are_on_one_page_only() -> None:

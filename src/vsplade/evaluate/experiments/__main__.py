@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vsplade.encode import load_encoder
+from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError, VspladeError
 from vsplade.evaluate import PageVectors, evaluate_dataset, load_dataset, read_page_texts, read_run
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.evaluator import bm25_encoder, encode_texts
-from vsplade.evaluate.experiments import behaviour, flops, grounding, growth
+from vsplade.evaluate.experiments import behaviour, flops, grounding, growth, scale
 from vsplade.evaluate.knownitem import page_texts
 from vsplade.types import Encoder
 
@@ -85,9 +86,21 @@ def run_subsets(options: argparse.Namespace) -> object:
 def run_flops(options: argparse.Namespace) -> object:
     dataset, encoder, vectors = _inputs(options)
     report = evaluate_dataset(dataset, encoder, vectors=vectors)
-    tokens = round(report.query_terms)
+    # What a neural encoder would be given; an encoder of ours may add related terms to a query.
+    lengths = [len(Tokenizer.load().encode(dataset.queries[query])) for query in dataset.judged]
+    tokens = round(sum(lengths) / len(lengths))
     table = [row.to_json() for row in flops.serving_table(report.flops, tokens)]
     return {"dataset": dataset.name, "encoder": encoder.name, "query_tokens": tokens, "per_query": table}
+
+
+def run_scale(options: argparse.Namespace) -> object:
+    """Full and two-stage search on the data set; with --sizes also faiss on so many random rows."""
+    dataset, encoder, vectors = _inputs(options)
+    sparse = scale.two_stage(dataset, encoder, vectors)
+    dense = [
+        scale.dense_latency(size, kind=kind) for size in options.sizes or () for kind in ("flat", "hnsw")
+    ]
+    return {"dataset": dataset.name, "encoder": encoder.name, "sparse": sparse, "dense": dense}
 
 
 def run_growth(options: argparse.Namespace) -> object:
@@ -125,6 +138,7 @@ EXPERIMENTS: dict[str, Callable[[argparse.Namespace], object]] = {
     "subsets": run_subsets,
     "flops": run_flops,
     "growth": run_growth,
+    "scale": run_scale,
 }
 
 
@@ -139,7 +153,7 @@ def main() -> None:
     parser.add_argument("--run", action="append", default=[], help="subsets: NAME=FILE, a TREC run")
     parser.add_argument("--others", type=Path, nargs="*", default=[], help="growth: vectors of other pages")
     parser.add_argument("--other-texts", type=Path, nargs="*", default=[], help="growth: other texts (jsonl)")
-    parser.add_argument("--sizes", type=int, nargs="*", help="growth: corpus sizes")
+    parser.add_argument("--sizes", type=int, nargs="*", help="growth, scale: corpus sizes")
     options = parser.parse_args()
     try:
         print(json.dumps(EXPERIMENTS[options.experiment](options), indent=1))
