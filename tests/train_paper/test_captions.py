@@ -83,7 +83,9 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(1.5 if first else 0)
             return self.send(200, said("late"))
         if shade == 203:
-            return self.send(200, json.dumps({"choices": [{"message": {"content": None, "refusal": "I will not"}}]}))
+            return self.send(
+                200, json.dumps({"choices": [{"message": {"content": None, "refusal": "I will not"}}]})
+            )
         if shade == 204:
             return self.send(200, json.dumps({"choices": []}))
         if shade == 205:
@@ -159,9 +161,13 @@ def test_what_does_not_pass_is_reported_and_loses_nothing(server: Server, tmp_pa
     assert read_captions(out) == {"p1": "caption of 1", "p2": "caption of 2"}
     assert set(report.failures) == {"p203", "p204", "p205", "p206", "p207", "broken"}
     for name, reason in {
-        "p203": "refused: I will not", "p204": "makes no sense", "p205": "401", "p206": "connection", "p207": "empty",
+        "p203": "refused: I will not",
+        "p204": "makes no sense",
+        "p205": "401",
+        "p206": "connection",
+        "p207": "empty",
         "broken": "cannot be read",
-    }.items():  # fmt: skip
+    }.items():
         assert reason in report.failures[name], report.failures[name]
     assert (server.asked[203], server.asked[205]) == (1, 1)  # asking again would not help
     assert (server.asked[204], server.asked[207]) == (2, 2)

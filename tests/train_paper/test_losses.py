@@ -102,9 +102,9 @@ def test_below_zero_a_gated_term_still_learns() -> None:
 
 
 def test_cosine_by_hand() -> None:
-    assert losses.cosine_alignment(tensor([[1.0, 0.0], [1.0, 1.0]]), tensor([[2.0, 0.0], [1.0, 0.0]])).item() == (
-        pytest.approx((0 + 1 - 1 / math.sqrt(2)) / 2)
-    )
+    assert losses.cosine_alignment(
+        tensor([[1.0, 0.0], [1.0, 1.0]]), tensor([[2.0, 0.0], [1.0, 0.0]])
+    ).item() == (pytest.approx((0 + 1 - 1 / math.sqrt(2)) / 2))
 
 
 def sides() -> tuple[torch.Tensor, Side, torch.Tensor, Side]:
@@ -131,11 +131,19 @@ def test_the_groups_add_up(captions: str, ramp: float) -> None:
         expected += 3 * losses.cosine_alignment(page.weights, caption.weights)
     assert found.total.item() == pytest.approx(expected.item(), rel=1e-12)
     texts = losses.text_losses(config, queries, page, 0, ramp)
-    assert texts.total.item() == pytest.approx((rank + ramp * 0.05 * losses.flops(page.weights)).item(), rel=1e-12)
+    assert texts.total.item() == pytest.approx(
+        (rank + ramp * 0.05 * losses.flops(page.weights)).item(), rel=1e-12
+    )
 
 
 def test_sparsity_really_warms_up() -> None:
-    assert [flops_share(step, 500, "quadratic") for step in (0, 250, 499, 500, 9999)] == [0, 0.25, 0.996004, 1, 1]
+    assert [flops_share(step, 500, "quadratic") for step in (0, 250, 499, 500, 9999)] == [
+        0,
+        0.25,
+        0.996004,
+        1,
+        1,
+    ]
     assert [flops_share(step, 500, "linear") for step in (0, 250, 500)] == [0, 0.5, 1]
     assert flops_share(0, 0, "linear") == 1
     shares = [flops_share(step, 500, "quadratic") for step in range(600)]
@@ -158,7 +166,12 @@ def test_presets_are_the_paper_s() -> None:
     assert (efficient.page_flops, efficient.caption_rank_weight) == (0.05, 0.5)
     for config in (quality, efficient):
         assert (config.temperature, config.gate_temperature, config.gate_weight) == (0.1, 0.5, 5.0)
-        assert (config.caption_flops, config.flops_warm_up_steps, config.batch, config.epochs) == (0.005, 500, 42, 3)
+        assert (config.caption_flops, config.flops_warm_up_steps, config.batch, config.epochs) == (
+            0.005,
+            500,
+            42,
+            3,
+        )
         assert (config.rate, config.warm_up, config.decay, config.lora_rank) == (5e-4, 0.05, 0.2, 32)
         assert (config.texts_per_image, config.hard_negatives) == (3, 2)
 

@@ -109,13 +109,23 @@ def test_vision_head_of_a_file_is_kept(tmp_path: Path) -> None:
     [
         (lambda t: t.pop("encoder.mlm_head.norm.weight"), "encoder.mlm_head.norm.weight"),
         (lambda t: t.pop("query_encoder.projection.bias"), "query_encoder.projection.bias"),
-        (lambda t: t.pop("encoder.encoder.model.text_model.embeddings.tok_embeddings.additional_embedding.weight"),
-         "additional_embedding.weight"),
-        (lambda t: t.update({"encoder.encoder.model.text_model.layers.9.mlp.Wi.weight": torch.zeros(2)}), "layers.9.mlp.Wi"),
+        (
+            lambda t: t.pop(
+                "encoder.encoder.model.text_model.embeddings.tok_embeddings.additional_embedding.weight"
+            ),
+            "additional_embedding.weight",
+        ),
+        (
+            lambda t: t.update({"encoder.encoder.model.text_model.layers.9.mlp.Wi.weight": torch.zeros(2)}),
+            "layers.9.mlp.Wi",
+        ),
         (lambda t: t.update({"surprise.weight": torch.zeros(2)}), "surprise.weight"),
-        (lambda t: t.update({"encoder.mlm_head.decoder.bias": torch.zeros(7)}), r"decoder.bias is \(7,\), not \(600,\)"),
+        (
+            lambda t: t.update({"encoder.mlm_head.decoder.bias": torch.zeros(7)}),
+            r"decoder.bias is \(7,\), not \(600,\)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_does_not_fit_is_refused_by_name(tmp_path: Path, change: object, named: str) -> None:
     tensors = tiny.released_tensors()
     change(tensors)  # type: ignore[operator]

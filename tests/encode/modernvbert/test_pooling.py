@@ -45,8 +45,10 @@ def test_gradients(monkeypatch: pytest.MonkeyPatch, pairs: int) -> None:
         tensor.requires_grad_()
     assert torch.autograd.gradcheck(lambda f, w, b: max_logits(f, w, b, mask, 5)[0], (features, weight, bias))
     target = torch.randn(3, 23, dtype=torch.float64, generator=torch.Generator().manual_seed(6))
-    ours = torch.autograd.grad((sparse_weights(max_logits(features, weight, bias, mask, 5)[0], 0.4) * target).sum(),
-                               (features, weight, bias))  # fmt: skip
+    ours = torch.autograd.grad(
+        (sparse_weights(max_logits(features, weight, bias, mask, 5)[0], 0.4) * target).sum(),
+        (features, weight, bias),
+    )
     theirs = torch.autograd.grad(
         (torch.log1p(torch.relu(naive(features, weight, bias, mask).values * 0.4)) * target).sum(),
         (features, weight, bias),

@@ -41,9 +41,13 @@ def reference(longest_edge: int, tile: int) -> object:
     from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 
     return Idefics3ImageProcessorPil(
-        size={"longest_edge": longest_edge}, max_image_size={"longest_edge": tile}, image_mean=[0.5] * 3, image_std=[0.5] * 3,
-        resample=1, return_row_col_info=True,
-    )  # fmt: skip
+        size={"longest_edge": longest_edge},
+        max_image_size={"longest_edge": tile},
+        image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+        resample=1,
+        return_row_col_info=True,
+    )
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -100,8 +104,10 @@ def test_one_tile_has_no_second_view(folder: Path) -> None:
 def test_the_folder_s_chat_template_is_used(tmp_path: Path) -> None:
     folder = tiny.write_folder(tmp_path, tiny.released_tensors())
     template = (
-        "{% for m in messages %}{{m['role'] | capitalize}}:{% for c in m['content'] %}{% if c['type'] == 'text' %}{{c['text']}}"
-        "{% else %}<image>{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}"
+        "{% for m in messages %}{{m['role'] | capitalize}}:{% for c in m['content'] %}{% if "
+        "c['type'] == 'text' %}{{c['text']}}"
+        "{% else %}<image>{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}{% if "
+        "add_generation_prompt %}Assistant:{% endif %}"
     )
     (folder / "chat_template.jinja").write_text(template)
     assert PageProcessor(folder).prompt == PROMPT

@@ -22,24 +22,44 @@ TOKENS_A_TILE = (TILE // PATCH // SHUFFLE) ** 2
 
 def config(released: bool = True) -> dict[str, Any]:
     text = {
-        "model_type": "modernbert", "hidden_size": WIDTH, "intermediate_size": 48, "num_hidden_layers": 4,
-        "num_attention_heads": HEADS, "vocab_size": TERMS if released else ROWS, "local_attention": 8,
-        "global_attn_every_n_layers": 3, "pad_token_id": SPECIAL[3], "bos_token_id": SPECIAL[1],
-        "eos_token_id": SPECIAL[2], "cls_token_id": SPECIAL[1], "sep_token_id": SPECIAL[2],
-    }  # fmt: skip
+        "model_type": "modernbert",
+        "hidden_size": WIDTH,
+        "intermediate_size": 48,
+        "num_hidden_layers": 4,
+        "num_attention_heads": HEADS,
+        "vocab_size": TERMS if released else ROWS,
+        "local_attention": 8,
+        "global_attn_every_n_layers": 3,
+        "pad_token_id": SPECIAL[3],
+        "bos_token_id": SPECIAL[1],
+        "eos_token_id": SPECIAL[2],
+        "cls_token_id": SPECIAL[1],
+        "sep_token_id": SPECIAL[2],
+    }
     vision = {
-        "model_type": "siglip_vision_model", "hidden_size": EYE, "intermediate_size": 40, "num_hidden_layers": 2,
-        "num_attention_heads": 2, "image_size": TILE, "patch_size": PATCH,
-    }  # fmt: skip
+        "model_type": "siglip_vision_model",
+        "hidden_size": EYE,
+        "intermediate_size": 40,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "image_size": TILE,
+        "patch_size": PATCH,
+    }
     found = {
-        "model_type": "modernvbert", "text_config": text, "vision_config": vision, "image_token_id": IMAGE_TOKEN,
-        "pixel_shuffle_factor": SHUFFLE, "unscored_token_ids": list(SPECIAL),
-    }  # fmt: skip
+        "model_type": "modernvbert",
+        "text_config": text,
+        "vision_config": vision,
+        "image_token_id": IMAGE_TOKEN,
+        "pixel_shuffle_factor": SHUFFLE,
+        "unscored_token_ids": list(SPECIAL),
+    }
     return {**found, "additional_vocab_size": EXTRA, "vocab_size": TERMS} if released else found
 
 
 def upstream_tensors(seed: int = 0) -> dict[str, Tensor]:
-    """By transformers' own class, so that names and shapes are not ours; larger weights than its initial ones."""
+    """By transformers' own class, so that names and shapes are not ours; larger weights than its initial
+    ones.
+    """
     from transformers import ModernVBertConfig, ModernVBertForMaskedLM
 
     plain = config(released=False)
@@ -120,9 +140,14 @@ def write_tokenizer(folder: Path) -> None:
     )
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
-        "tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]",
-        "pad_token": "[PAD]", "mask_token": "[MASK]", "model_max_length": 8192,
-    }  # fmt: skip
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "unk_token": "[UNK]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "pad_token": "[PAD]",
+        "mask_token": "[MASK]",
+        "model_max_length": 8192,
+    }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
@@ -134,11 +159,21 @@ def write_folder(
     (folder / "config.json").write_text(json.dumps(config(released)))
     write_tokenizer(folder)
     pictures = {
-        "do_convert_rgb": True, "do_image_splitting": True, "do_normalize": True, "do_pad": True, "do_rescale": True,
-        "do_resize": True, "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 1,
-        "image_processor_type": "Idefics3ImageProcessor", "processor_class": "Idefics3Processor",
-        "rescale_factor": 1 / 255, "max_image_size": {"longest_edge": TILE}, "size": {"longest_edge": longest_edge},
-    }  # fmt: skip
+        "do_convert_rgb": True,
+        "do_image_splitting": True,
+        "do_normalize": True,
+        "do_pad": True,
+        "do_rescale": True,
+        "do_resize": True,
+        "image_mean": [0.5] * 3,
+        "image_std": [0.5] * 3,
+        "resample": 1,
+        "image_processor_type": "Idefics3ImageProcessor",
+        "processor_class": "Idefics3Processor",
+        "rescale_factor": 1 / 255,
+        "max_image_size": {"longest_edge": TILE},
+        "size": {"longest_edge": longest_edge},
+    }
     (folder / "preprocessor_config.json").write_text(json.dumps(pictures))
     (folder / "processor_config.json").write_text(
         json.dumps({"image_seq_len": TOKENS_A_TILE, "processor_class": "Idefics3Processor"})
@@ -152,8 +187,12 @@ def write_folder(
 def plain_logits(file: dict[str, Tensor], ids: list[int], tiles: Tensor | None) -> Tensor:
     """(positions, terms) of one page, before the scale."""
     body = {name.removeprefix("encoder.encoder.model."): tensor for name, tensor in file.items()}
-    table = torch.cat([body["text_model.embeddings.tok_embeddings.weight"],
-                       body["text_model.embeddings.tok_embeddings.additional_embedding.weight"]])  # fmt: skip
+    table = torch.cat(
+        [
+            body["text_model.embeddings.tok_embeddings.weight"],
+            body["text_model.embeddings.tok_embeddings.additional_embedding.weight"],
+        ]
+    )
     inputs = table[torch.tensor(ids)].clone()
     if tiles is not None:
         seen = torch.cat([_connect(body, _see(body, tile)) for tile in tiles])

@@ -1,1 +1,3 @@
-"""The paper's model: ModernVBERT with a sparse head. ``encoder`` is the way in; torch loads only for pages."""
+"""The paper's model: ModernVBERT with a sparse head. ``encoder`` is the way in; torch loads only for
+pages.
+"""

@@ -98,7 +98,9 @@ def build(
     activation: str,
     scale: float | None = None,
 ) -> SpladeModel:
-    """An empty model of the right structure; parts that a configuration leaves open follow the tensors there are."""
+    """An empty model of the right structure; parts that a configuration leaves open follow the tensors
+    there are.
+    """
     return SpladeModel(
         native_config(
             config, vocabulary, with_vision_head=any(".vision_model.head." in name for name in tensors)

@@ -68,7 +68,8 @@ def find_model(name: str) -> Path:
         return folder.resolve()
     if not _HUB_NAME.fullmatch(name):
         raise InputError(
-            f"There is no folder {name}. Give a folder with a model, or a hub name such as naver/v-splade-quality."
+            f"There is no folder {name}. Give a folder with a model, or a hub name such as "
+            "naver/v-splade-quality."
         )
     try:
         from huggingface_hub import snapshot_download
@@ -78,7 +79,8 @@ def find_model(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=["*.json", "*.jinja", "*.safetensors"]))
     except Exception as error:  # the hub's client raises its own, its transport's and the system's errors
         raise InputError(
-            f"{name} is neither a folder nor could it be fetched from the hub ({type(error).__name__}: {error}). "
+            f"{name} is neither a folder nor could it be fetched from the hub "
+            f"({type(error).__name__}: {error}). "
             "Check the name and the connection, or download the model and give its folder."
         ) from error
 
@@ -182,7 +184,8 @@ class ModernVBertEncoder:
     def _model_folder(self) -> Path:
         if self._folder is None:
             raise InputError(
-                f"{self.options.model} holds the query side of {self._side.name} only: it can search, but not read "
+                f"{self.options.model} holds the query side of {self._side.name} only: it can search, "
+                "but not read "
                 "pages. Index with the model itself."
             )
         return self._folder

@@ -1,7 +1,10 @@
-"""Names of tensors in files, and ours: the release's layout and the upstream backbone's, both ways and strictly.
+"""Names of tensors in files, and ours: the release's layout and the upstream backbone's, both ways and
+strictly.
 
-The release: ``encoder.encoder.model.*`` (the body, its embedding split in two tables), ``encoder.mlm_head.*`` and
-``query_encoder.*``. Upstream ModernVBERT: one embedding table, the vision tower nested twice, ``projection_head.*``
+The release: ``encoder.encoder.model.*`` (the body, its embedding split in two tables),
+``encoder.mlm_head.*`` and
+``query_encoder.*``. Upstream ModernVBERT: one embedding table, the vision tower nested twice,
+``projection_head.*``
 and ``lm_head.*`` with rows for the image tokens too. Every tensor of a file is accounted for by name.
 """
 
@@ -44,7 +47,8 @@ def detect(names: Iterable[str], path: Path) -> str:
     if any(name.startswith(("model.text_model.", "projection_head.", "lm_head.")) for name in found):
         return "upstream"
     raise InputError(
-        f"{path} is no V-SPLADE or ModernVBERT checkpoint: no tensor begins with {BODY!r} or 'model.text_model.'. "
+        f"{path} is no V-SPLADE or ModernVBERT checkpoint: no tensor begins with {BODY!r} or "
+        "'model.text_model.'. "
         f"It begins with {', '.join(sorted(found)[:3]) or 'nothing'}."
     )
 
@@ -119,7 +123,9 @@ def from_upstream(file: Mapping[str, Tensor], vocabulary: int, path: Path) -> Re
 
 
 def check(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], path: Path) -> None:
-    """A missing, extra or misshapen tensor is an error that names it, by the name it has or would have in a file."""
+    """A missing, extra or misshapen tensor is an error that names it, by the name it has or would have in a
+    file.
+    """
     missing, extra = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
     shapes = [
         f"{_shown(name)} is {tuple(found[name].shape)}, not {tuple(wanted[name].shape)}"

@@ -14,7 +14,9 @@ from vsplade.encode.modernvbert.pooling import max_logits, sparse_weights
 from vsplade.errors import InputError
 
 ACTIVATIONS = ("softplus", "relu", "one")
-"""Of the query table: ``softplus`` is the paper's, ``relu`` its collapsing ablation, ``one`` a plain bag of words."""
+"""Of the query table: ``softplus`` is the paper's, ``relu`` its collapsing ablation, ``one`` a plain bag of
+words.
+"""
 SPECIAL_TOKENS = (50280, 50281, 50282, 50283, 50284)
 """[UNK] [CLS] [SEP] [PAD] [MASK]: never a term."""
 
@@ -120,7 +122,9 @@ class SpladeModel(nn.Module):
         self.register_buffer("allowed", allowed, persistent=False)
 
     def hidden_states(self, ids: Tensor, mask: Tensor, tiles: Tensor | None = None) -> Tensor:
-        """(pages, positions, width). ``tiles`` are all pages' tiles, normalised, in the order of their tokens."""
+        """(pages, positions, width). ``tiles`` are all pages' tiles, normalised, in the order of their
+        tokens.
+        """
         inputs = self.body.get_input_embeddings()(ids)
         if tiles is not None and len(tiles):
             seen = self.body.vision_model(pixel_values=tiles.to(self.body.dtype)).last_hidden_state
@@ -128,7 +132,8 @@ class SpladeModel(nn.Module):
             places = ids == self.config.image_token_id
             if int(places.sum()) != seen.shape[0] * seen.shape[1]:
                 raise InputError(
-                    f"{seen.shape[0]} tiles make {seen.shape[0] * seen.shape[1]} image tokens, but the prompts hold "
+                    f"{seen.shape[0]} tiles make {seen.shape[0] * seen.shape[1]} image tokens, but "
+                    "the prompts hold "
                     f"{int(places.sum())}. The processor's settings do not fit this model."
                 )
             inputs = inputs.masked_scatter(places.unsqueeze(-1), seen.to(inputs.dtype))

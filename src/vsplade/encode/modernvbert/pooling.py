@@ -2,7 +2,8 @@
 
 ``log1p(relu(scale * x))`` never falls as ``x`` rises, so pooling the raw logits first gives the same weights.
 The logits of a few thousand terms exist at a time. Going back, only the winning position of a term
-has a gradient, and only terms with one are looked at: the cost is that of the active terms, not of all positions.
+has a gradient, and only terms with one are looked at: the cost is that of the active terms, not of all
+positions.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-LOGITS = 1 << 26
-"""Logits that exist at a time in the forward pass (128 MiB in bfloat16)."""
+LOGITS = {"cpu": 1 << 22}
+"""Logits that exist at a time in the forward pass: what a cache holds on a CPU."""
+LOGITS_ELSEWHERE = 1 << 25
+"""64 MiB in bfloat16: large enough products to keep a GPU busy."""
 PAIRS = 1 << 15
 """(page, term) pairs whose gradient vectors exist at a time in the backward pass."""
 
@@ -84,7 +87,8 @@ def max_logits(
         kind = torch.get_autocast_dtype(device)
         features, weight, bias = features.to(kind), weight.to(kind), bias.to(kind)
     if terms < 1:
-        terms = max(256, LOGITS // max(1, features.shape[0] * features.shape[1]))
+        logits = LOGITS.get(device, LOGITS_ELSEWHERE)
+        terms = max(256, logits // max(1, features.shape[0] * features.shape[1]))
     best, where = _MaxLogits.apply(features, weight, bias, mask, terms)
     return best, where
 

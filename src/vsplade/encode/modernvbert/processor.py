@@ -1,6 +1,8 @@
-"""Pages to tiles and prompts, as Idefics3's processor makes them; needs pillow and the ``tokenizers`` wheel only.
+"""Pages to tiles and prompts, as Idefics3's processor makes them; needs pillow and the ``tokenizers`` wheel
+only.
 
-A page is scaled to a longest edge of 2,048 and then to whole tiles of 512, so it may be stretched a little. All tiles and
+A page is scaled to a longest edge of 2,048 and then to whole tiles of 512, so it may be stretched a little.
+All tiles and
 one small view of the whole page follow each other; each stands for 64 tokens in the prompt.
 """
 

@@ -1,4 +1,5 @@
-"""The query side of a model: a tokenizer and a table of weights. Needs numpy and the ``tokenizers`` wheel, not torch.
+"""The query side of a model: a tokenizer and a table of weights. Needs numpy and the ``tokenizers`` wheel,
+not torch.
 
 It is made once from a model's folder and kept in the user's cache, so that a search opens two small files;
 ``export`` writes it anywhere, and that folder is enough to search an index on a machine without the model.
@@ -88,7 +89,9 @@ def has_side(folder: Path) -> bool:
 
 
 def export(model: Path, target: Path, name: str) -> QuerySide:
-    """Write the query side of the model in a folder; ``name`` is the encoder's name that an index will remember."""
+    """Write the query side of the model in a folder; ``name`` is the encoder's name that an index will
+    remember.
+    """
     table = query_weights(model)
     target.mkdir(parents=True, exist_ok=True)
     np.save(target / (TABLE + ".partial.npy"), table)
@@ -153,7 +156,8 @@ def _from_release(file: TensorFile, config: Mapping[str, Any]) -> NDArray[np.flo
     missing = [name for name in names if name not in file]
     if missing:
         raise InputError(
-            f"{file.path} has no query table ({', '.join(missing)} missing): a plain backbone cannot answer queries. "
+            f"{file.path} has no query table ({', '.join(missing)} missing): a plain backbone cannot "
+            "answer queries. "
             "Train it first, or use a released V-SPLADE model."
         )
     embeddings, projection, bias = (file.read(name).astype(np.float64) for name in names)

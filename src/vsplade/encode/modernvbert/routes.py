@@ -1,6 +1,8 @@
-"""sentence-transformers' layout: a router with a document route (network, SPLADE pooling) and a query route (a table).
+"""sentence-transformers' layout: a router with a document route (network, SPLADE pooling) and a query route
+(a table).
 
-What is written loads there with no code of ours: that library's pooling knows no scale and no barred terms, so the scale is
+What is written loads there with no code of ours: that library's pooling knows no scale and no barred terms,
+so the scale is
 multiplied into the projection, and barred terms get a bias that never scores. Reading such a folder takes the
 projection as it is, with scale 1; the table of a static embedding stays a plain table.
 """
@@ -38,7 +40,8 @@ _NEVER = -1.0
 
 
 _TEMPLATE = (
-    "{%- for message in messages -%}{%- set seen = message['content'] | selectattr('type', 'equalto', 'image') | list -%}"
+    "{%- for message in messages -%}{%- set seen = message['content'] | selectattr('type', "
+    "'equalto', 'image') | list -%}"
     "{%- if seen -%}User:<image><end_of_utterance>\nAssistant:{%- else -%}"
     "{%- for part in message['content'] -%}{{ part['text'] }}{%- endfor -%}{%- endif -%}{%- endfor -%}"
 )

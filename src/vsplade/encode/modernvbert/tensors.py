@@ -7,6 +7,7 @@ import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,8 +61,9 @@ class TensorFile:
         return raw.astype(np.float32).reshape(info.shape)
 
 
-def _info(entry: dict[str, object], data: int, size: int) -> TensorInfo:
-    kind, shape, (begin, end) = str(entry["dtype"]), tuple(entry["shape"]), entry["data_offsets"]  # type: ignore
+def _info(entry: Any, data: int, size: int) -> TensorInfo:
+    kind, shape = str(entry["dtype"]), tuple(int(edge) for edge in entry["shape"])
+    begin, end = (int(place) for place in entry["data_offsets"])
     if kind in _NUMPY and end - begin != math.prod(shape) * np.dtype(_NUMPY[kind]).itemsize:
         raise ValueError("a tensor's shape and size disagree")
     if not 0 <= begin <= end <= size - data:

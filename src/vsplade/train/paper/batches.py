@@ -31,7 +31,9 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Batch:
-    """``tiles`` is None for a batch of texts, whose ``pages`` are the passages: right ones, then hard negatives."""
+    """``tiles`` is None for a batch of texts, whose ``pages`` are the passages: right ones, then hard
+    negatives.
+    """
 
     queries: Tokens
     pages: Tokens
@@ -45,7 +47,9 @@ class Batch:
 
 
 class Plan:
-    """Step by step, the kind of batch and the rows in it: a function of the configuration and the data alone."""
+    """Step by step, the kind of batch and the rows in it: a function of the configuration and the data
+    alone.
+    """
 
     def __init__(
         self, config: PaperConfig, images: Sequence[int], texts: Sequence[int] | None, processes: int = 1
@@ -97,7 +101,10 @@ class Loader:
 
     def run(self, first: int, last: int) -> Iterator[Batch]:
         """The batches of the steps from ``first`` up to, not including, ``last``."""
-        with ThreadPoolExecutor(2, thread_name_prefix="batches") as ahead, ThreadPoolExecutor(self._threads) as cutters:
+        with (
+            ThreadPoolExecutor(2, thread_name_prefix="batches") as ahead,
+            ThreadPoolExecutor(self._threads) as cutters,
+        ):
             waiting: list[Future[Batch]] = []
             for step in range(first, last):
                 waiting.append(ahead.submit(self._make, step, cutters))

@@ -1,4 +1,5 @@
-"""Captions by any OpenAI-compatible vision endpoint (vLLM and others): concurrent, and resumed where it stopped.
+"""Captions by any OpenAI-compatible vision endpoint (vLLM and others): concurrent, and resumed where it
+stopped.
 
 Every answer is written at once. A page that stays without one is reported at the end and asked for again in
 the next run; nothing that was written is asked for twice.
@@ -23,8 +24,10 @@ from typing import Any
 from vsplade.errors import InputError
 
 PROMPT = (
-    "You are an assistant specialized in document analysis. Given a table or a figure, provide a detailed summary "
-    "(maximum 3000 characters). Your summary should be qualitative and not quantitative. Here is the table/figure: "
+    "You are an assistant specialized in document analysis. Given a table or a figure, provide a "
+    "detailed summary "
+    "(maximum 3000 characters). Your summary should be qualitative and not quantitative. Here is the "
+    "table/figure: "
     "Answer ONLY with the caption."
 )
 """ColPali's, as the paper uses it."""
@@ -62,7 +65,7 @@ class CaptionReport:
     """Page id: why it has no caption."""
 
 
-class _Answer(Exception):  # noqa: N818 - not an error of ours, but an answer of theirs
+class _Answer(Exception):
     """An answer that is no caption; ``again`` where another attempt may help."""
 
     def __init__(self, reason: str, again: bool) -> None:
@@ -116,7 +119,9 @@ def _give_up_early(report: CaptionReport) -> None:
     """An endpoint that never answers is not asked a hundred thousand times."""
     if len(report.failures) >= 50 and report.written == 0:
         reason = next(iter(report.failures.values()))
-        raise InputError(f"The caption endpoint failed {len(report.failures)} times and never succeeded: {reason}.")
+        raise InputError(
+            f"The caption endpoint failed {len(report.failures)} times and never succeeded: {reason}."
+        )
 
 
 def _raise_first(done: Iterable[Future[None]]) -> None:
@@ -168,7 +173,11 @@ def _post(endpoint: Endpoint, image: bytes) -> bytes:
         raise _Answer(f"no answer within {endpoint.seconds:g} seconds", True) from error
     except (urllib.error.URLError, OSError, EOFError) as error:
         timed_out = isinstance(getattr(error, "reason", None), TimeoutError)
-        reason = f"no answer within {endpoint.seconds:g} seconds" if timed_out else f"the connection failed ({error})"
+        reason = (
+            f"no answer within {endpoint.seconds:g} seconds"
+            if timed_out
+            else f"the connection failed ({error})"
+        )
         raise _Answer(reason, True) from error
 
 

@@ -27,9 +27,13 @@ class PaperConfig:
     """The defaults are what ``quality`` and ``efficient`` share; a file holds what differs from them."""
 
     query: str = "softplus"
-    """The query table: ``softplus``, ``relu`` (the ablation that collapses), ``one`` (a plain bag of words)."""
+    """The query table: ``softplus``, ``relu`` (the ablation that collapses), ``one`` (a plain bag of
+    words).
+    """
     captions: str = "gated"
-    """``gated`` (ranked, and gating the page), ``rank`` only, ``cosine`` alignment beside the rank, or ``none``."""
+    """``gated`` (ranked, and gating the page), ``rank`` only, ``cosine`` alignment beside the rank, or
+    ``none``.
+    """
     temperature: float = 0.1
     gate_temperature: float = 0.5
     gate_weight: float = 5.0
@@ -72,7 +76,15 @@ class PaperConfig:
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name} is one of {', '.join(allowed)}, not {getattr(self, name)!r}.")
-        for name in ("temperature", "gate_temperature", "batch", "epochs", "rate", "longest_query", "longest_text"):
+        for name in (
+            "temperature",
+            "gate_temperature",
+            "batch",
+            "epochs",
+            "rate",
+            "longest_query",
+            "longest_text",
+        ):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be above 0, not {getattr(self, name)}.")
         for field in dataclasses.fields(self):
@@ -106,4 +118,6 @@ def load_config(name: str | Path, changes: Mapping[str, object] | None = None) -
 def differences(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
     """What a person must know when two runs were not configured alike."""
     keys = sorted(one.keys() | other.keys())
-    return [f"{key}: {one.get(key)!r} -> {other.get(key)!r}" for key in keys if one.get(key) != other.get(key)]
+    return [
+        f"{key}: {one.get(key)!r} -> {other.get(key)!r}" for key in keys if one.get(key) != other.get(key)
+    ]

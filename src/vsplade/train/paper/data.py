@@ -1,6 +1,7 @@
 """Training pairs: ColPali's train set and RLHN in their hub layouts, or a folder with ``pairs.jsonl``.
 
-Rows are shuffled by whole row groups and then inside each, so that a parquet file is read once a pass. The order is
+Rows are shuffled by whole row groups and then inside each, so that a parquet file is read once a pass. The
+order is
 a function of seed and pass alone: a resumed run sees what the first one would have seen.
 """
 
@@ -66,7 +67,9 @@ def picture_id(image: bytes) -> str:
 
 
 class ParquetTable:
-    """Rows of all parquet files of a folder that have a value in ``needed``, with a few row groups in memory."""
+    """Rows of all parquet files of a folder that have a value in ``needed``, with a few row groups in
+    memory.
+    """
 
     def __init__(self, folder: Path, columns: Sequence[str], needed: str) -> None:
         try:
@@ -75,7 +78,9 @@ class ParquetTable:
             raise MissingExtraError("Reading parquet files", "hf") from error
         files = sorted(folder.rglob("*.parquet"))
         if not files:
-            raise InputError(f"There are no parquet files in {folder}. Give the folder of the downloaded data set.")
+            raise InputError(
+                f"There are no parquet files in {folder}. Give the folder of the downloaded data set."
+            )
         self._columns = list(columns)
         self._places: list[tuple[Path, int]] = []
         self._kept: list[list[int]] = []
@@ -87,7 +92,9 @@ class ParquetTable:
                 raise InputError(f"{path} cannot be read as parquet ({error}). Download it again.") from error
             missing = [name for name in columns if name not in file.schema_arrow.names]
             if missing:
-                raise InputError(f"{path} has no column {', '.join(missing)}; it has {', '.join(file.schema_arrow.names)}.")
+                raise InputError(
+                    f"{path} has no column {', '.join(missing)}; it has {', '.join(file.schema_arrow.names)}."
+                )
             for group in range(file.num_row_groups):
                 values = file.read_row_group(group, columns=[needed]).column(needed).to_pylist()
                 self._places.append((path, group))
@@ -108,7 +115,9 @@ class ParquetTable:
         from pyarrow import parquet
 
         path, number = self._places[group]
-        rows: list[dict[str, Any]] = parquet.ParquetFile(path).read_row_group(number, columns=self._columns).to_pylist()
+        rows: list[dict[str, Any]] = (
+            parquet.ParquetFile(path).read_row_group(number, columns=self._columns).to_pylist()
+        )
         self._cache[group] = rows
         while len(self._cache) > _GROUPS_KEPT:
             self._cache.popitem(last=False)
@@ -166,7 +175,9 @@ class FolderPairs:
             raise InputError(f"{folder / 'pairs.jsonl'} is empty: there is nothing to train on.")
         absent = [row["image"] for row in self._rows if not (folder / row["image"]).is_file()]
         if absent:
-            raise InputError(f"{len(absent)} pictures of {folder / 'pairs.jsonl'} are missing, first {absent[0]}.")
+            raise InputError(
+                f"{len(absent)} pictures of {folder / 'pairs.jsonl'} are missing, first {absent[0]}."
+            )
         self.groups: Sequence[int] = [len(self._rows)]
 
     def __getitem__(self, number: int) -> ImagePair:
@@ -220,7 +231,9 @@ def _caption(captions: Mapping[str, str] | None, name: str) -> str | None:
     if captions is None:
         return None
     if name not in captions:
-        raise InputError(f"There is no caption for the picture {name}: the captions belong to other pictures.")
+        raise InputError(
+            f"There is no caption for the picture {name}: the captions belong to other pictures."
+        )
     return captions[name]
 
 

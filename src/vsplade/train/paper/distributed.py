@@ -6,10 +6,26 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, rank: int, size: int) -> Tensor:
+        ctx.rows = slice(rank * len(own), (rank + 1) * len(own))
+        parts = [torch.empty_like(own) for _ in range(size)]
+        dist.all_gather(parts, own.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None]:
+        total = gradients[0].contiguous().clone()
+        dist.all_reduce(total)  # every process's loss has a say in every row
+        return total[ctx.rows], None, None
 
 
 @dataclass(frozen=True)
@@ -25,19 +41,19 @@ class World:
         """All processes' rows in order of rank; the gradient finds its way back to each."""
         if self.size == 1:
             return own
-        from torch.distributed.nn.functional import all_gather
-
-        return torch.cat(list(all_gather(own.contiguous())))
+        gathered: Tensor = _Gather.apply(own, self.rank, self.size)
+        return gathered
 
     def average_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """After it, every process has the gradient of the mean of all processes' losses."""
         if self.size == 1:
             return
         for parameter in parameters:
-            if parameter.grad is None:  # all processes must take part in every sum
-                parameter.grad = torch.zeros_like(parameter)
-            dist.all_reduce(parameter.grad)
-            parameter.grad /= self.size
+            if (
+                parameter.grad is not None
+            ):  # all processes' batches are of one kind: it is none in all, or in no one
+                dist.all_reduce(parameter.grad)
+                parameter.grad /= self.size
 
     def any(self, flag: bool, device: torch.device) -> bool:
         """Whether it is so in one process at least."""

@@ -1,4 +1,6 @@
-"""The training loop: steps, checkpoints, resuming. A checkpoint holds what is learned and the optimizer's state."""
+"""The training loop: steps, checkpoints, resuming. A checkpoint holds what is learned and the optimizer's
+state.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,12 @@ class Trainer:
     """One process's part of a run."""
 
     def __init__(
-        self, config: PaperConfig, run: Run, images: ImagePairs, texts: TextPairs | None = None, world: World | None = None
+        self,
+        config: PaperConfig,
+        run: Run,
+        images: ImagePairs,
+        texts: TextPairs | None = None,
+        world: World | None = None,
     ) -> None:
         self.config, self.run, self.world = config, run, world or World()
         self.device = _device(run.device, self.world)
@@ -61,7 +68,8 @@ class Trainer:
         self.source = folders.load(run.backbone, activation=config.query)
         if self.source.model.query_activation != config.query:
             raise InputError(
-                f"The model in {run.backbone} has a query table with {self.source.model.query_activation}, the "
+                f"The model in {run.backbone} has a query table with "
+                f"{self.source.model.query_activation}, the "
                 f"configuration asks for {config.query}."
             )
         self.model = self.source.model.to(self.device).train()
@@ -72,7 +80,9 @@ class Trainer:
             self.model.requires_grad_(True)
             lora.unfreeze_query(self.model)
         if config.gradient_checkpointing:
-            self.model.body.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            self.model.body.gradient_checkpointing_enable(
+                gradient_checkpointing_kwargs={"use_reentrant": False}
+            )
         self.learned = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.AdamW(
             self.learned.values(), lr=config.rate, weight_decay=config.weight_decay, foreach=False
@@ -116,9 +126,14 @@ class Trainer:
         self.step += 1
         parts = {name: float(value.detach()) for name, value in losses.parts.items()}
         return {
-            "step": self.step, "kind": float(batch.tiles is not None), "loss": float(losses.total.detach()), **parts,
-            "rate": self.config.rate * share, "gradient": float(norm), "active": active,
-        }  # fmt: skip
+            "step": self.step,
+            "kind": float(batch.tiles is not None),
+            "loss": float(losses.total.detach()),
+            **parts,
+            "rate": self.config.rate * share,
+            "gradient": float(norm),
+            "active": active,
+        }
 
     def losses(self, batch: Batch) -> tuple[Parts, float]:
         """The losses of a batch on the device, and the mean number of active terms of its pages."""
@@ -148,7 +163,7 @@ class Trainer:
     def _check_finite(self, losses: Parts) -> None:
         broken = not bool(torch.isfinite(losses.total.detach()))
         if self.world.any(broken, self.device):
-            values = ", ".join(f"{name} {float(value):g}" for name, value in losses.parts.items())
+            values = ", ".join(f"{name} {float(value.detach()):g}" for name, value in losses.parts.items())
             self._stop(f"The loss is not a number ({values})")
 
     def _stop(self, reason: str) -> None:
@@ -180,14 +195,19 @@ class Trainer:
         changed = differences(header.get("config", {}), self._identity())
         if changed:
             raise InputError(
-                f"{path} was trained with another configuration ({'; '.join(changed)}). Resume with the same one, or "
+                f"{path} was trained with another configuration ({'; '.join(changed)}). Resume with "
+                "the same one, or "
                 "start a new run in another folder."
             )
         wanted = {f"model.{name}": parameter for name, parameter in self.learned.items()}
         found = {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
         if wanted.keys() != found.keys() or any(found[n].shape != p.shape for n, p in wanted.items()):
-            odd = sorted(wanted.keys() ^ found.keys()) or [n for n, p in wanted.items() if found[n].shape != p.shape]
-            raise InputError(f"{path} does not fit the model: {', '.join(odd[:5])}. Is it of another backbone?")
+            odd = sorted(wanted.keys() ^ found.keys()) or [
+                n for n, p in wanted.items() if found[n].shape != p.shape
+            ]
+            raise InputError(
+                f"{path} does not fit the model: {', '.join(odd[:5])}. Is it of another backbone?"
+            )
         with torch.no_grad():
             for name, parameter in wanted.items():
                 parameter.copy_(found[name])
@@ -196,10 +216,16 @@ class Trainer:
 
     def _identity(self) -> dict[str, Any]:
         """All that the next step depends on."""
-        return {**dataclasses.asdict(self.config), "planned_steps": self.plan.steps, "processes": self.world.size}
+        return {
+            **dataclasses.asdict(self.config),
+            "planned_steps": self.plan.steps,
+            "processes": self.world.size,
+        }
 
     def export(self, folder: Path) -> None:
-        """The finished model, in the release's layout and sentence-transformers'; the run itself cannot go on."""
+        """The finished model, in the release's layout and sentence-transformers'; the run itself cannot go
+        on.
+        """
         lora.merge(self.model)
         self.source.model = self.model.to("cpu").eval()
         folders.save(self.source, folder)
@@ -213,7 +239,9 @@ def train(
     texts: TextPairs | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Begin or go on, to the end; the model is in ``run.out / "model"`` then. Under torchrun, one of its processes."""
+    """Begin or go on, to the end; the model is in ``run.out / "model"`` then. Under torchrun, one of its
+    processes.
+    """
     with joined() as world:
         trainer = Trainer(config, run, images, texts, world)
         if (run.out / LAST).is_file():

@@ -12,7 +12,9 @@ from vsplade.errors import InputError
 
 
 class LoraLinear(nn.Module):
-    """``base`` is frozen; ``down`` and ``up`` are learned. ``up`` starts at 0, so nothing changes at first."""
+    """``base`` is frozen; ``down`` and ``up`` are learned. ``up`` starts at 0, so nothing changes at
+    first.
+    """
 
     def __init__(self, base: nn.Linear, rank: int, alpha: float, generator: torch.Generator) -> None:
         super().__init__()

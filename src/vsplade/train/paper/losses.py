@@ -43,7 +43,9 @@ def flops(weights: Tensor) -> Tensor:
 
 
 def overlap_gate(pages: Tensor, captions: Tensor, temperature: float) -> Tensor:
-    """What page and caption agree on, sharpened, each row summing to 1 (or 0 without agreement). No gradient."""
+    """What page and caption agree on, sharpened, each row summing to 1 (or 0 without agreement). No
+    gradient.
+    """
     overlap = pages.detach() * captions.detach()
     # Divided by the largest first: the power neither overflows nor vanishes, and cancels in the sum.
     largest = overlap.amax(1, keepdim=True)
@@ -62,10 +64,19 @@ def cosine_alignment(pages: Tensor, captions: Tensor) -> Tensor:
 
 
 def page_losses(
-    config: PaperConfig, queries: Tensor, page: Side, logits: Tensor, caption: Side | None, first: int, ramp: float
+    config: PaperConfig,
+    queries: Tensor,
+    page: Side,
+    logits: Tensor,
+    caption: Side | None,
+    first: int,
+    ramp: float,
 ) -> Parts:
     """A batch of pages: ranking, the caption's part, sparsity. ``ramp`` is how far the FLOPS warm-up is."""
-    parts = {"rank": info_nce(queries, page.everyone, config.temperature, first), "flops": flops(page.everyone)}
+    parts = {
+        "rank": info_nce(queries, page.everyone, config.temperature, first),
+        "flops": flops(page.everyone),
+    }
     total = parts["rank"] + ramp * config.page_flops * parts["flops"]
     if caption is not None and config.captions != "none":
         parts["caption_rank"] = info_nce(queries, caption.everyone, config.temperature, first)
@@ -84,5 +95,8 @@ def page_losses(
 
 def text_losses(config: PaperConfig, queries: Tensor, passage: Side, first: int, ramp: float) -> Parts:
     """A batch of texts: positives come first in each process's share, hard negatives after them."""
-    parts = {"rank": info_nce(queries, passage.everyone, config.temperature, first), "flops": flops(passage.everyone)}
+    parts = {
+        "rank": info_nce(queries, passage.everyone, config.temperature, first),
+        "flops": flops(passage.everyone),
+    }
     return Parts(parts["rank"] + ramp * config.page_flops * parts["flops"], parts)

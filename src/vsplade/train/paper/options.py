@@ -24,7 +24,9 @@ class PaperOptions:
     pages: Path | None = option("ColPali's train set: the folder with its parquet files.", None)
     captions: Path | None = option("Captions of those pages, from `vsplade train captions`.", None)
     pairs: Path | None = option("Instead of --pages, a folder with pairs.jsonl and pictures.", None)
-    from_pdfs: Path | None = option("Instead of --pages, PDFs: their text layers are captions and queries.", None)
+    from_pdfs: Path | None = option(
+        "Instead of --pages, PDFs: their text layers are captions and queries.", None
+    )
     texts: Path | None = option("RLHN: the folder with its parquet files.", None)
     device: str = option("As torch names it; default: a GPU where there is one.", "")
     every: int = option("Steps between checkpoints.", 500)
@@ -80,8 +82,10 @@ def make_captions(options: CaptionOptions, say: Callable[[str], None] = lambda _
         say(f"{name}: {reason}")
     if report.failures:
         raise InputError(
-            f"{len(report.failures)} pages have no caption, for example: {next(iter(report.failures.values()))}. "
-            f"{report.written + report.skipped} are in {options.out}; run the same command again for the rest."
+            f"{len(report.failures)} pages have no caption, for example: "
+            f"{next(iter(report.failures.values()))}. "
+            f"{report.written + report.skipped} are in {options.out}; run the same command again for "
+            "the rest."
         )
     return {"written": report.written, "there before": report.skipped}
 

@@ -1,6 +1,7 @@
 """The text-layer gate: PDFs with a text layer train the model without a captioning model.
 
-A page's own text takes the caption's place, and lines of it stand in for queries. Pictures and pairs are written
+A page's own text takes the caption's place, and lines of it stand in for queries. Pictures and pairs are
+written
 once, into a folder that ``FolderPairs`` reads.
 """
 
@@ -38,7 +39,12 @@ def prepare_pdfs(source: Path, out: Path, options: PdfOptions | None = None) -> 
     chosen = options or PdfOptions()
     finished = out / "pairs.jsonl"
     if finished.is_file():
-        return {"pairs": sum(1 for _ in finished.open(encoding="utf-8")), "pages": 0, "skipped": 0, "failed": 0}
+        return {
+            "pairs": sum(1 for _ in finished.open(encoding="utf-8")),
+            "pages": 0,
+            "skipped": 0,
+            "failed": 0,
+        }
     found = discover([str(source)])
     if not found.files:
         raise InputError(f"There are no files to train on in {source}.")
@@ -66,7 +72,8 @@ def prepare_pdfs(source: Path, out: Path, options: PdfOptions | None = None) -> 
                 counts["pairs"] += 1
     if not counts["pairs"]:
         raise InputError(
-            f"No page in {source} has a text layer of {chosen.fewest_words} words or more, so there is nothing to "
+            f"No page in {source} has a text layer of {chosen.fewest_words} words or more, so there "
+            "is nothing to "
             "learn from. Scans need captions: see the captions step."
         )
     os.replace(partial, finished)
