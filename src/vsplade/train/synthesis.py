@@ -47,7 +47,8 @@ def random_affine(n: int, device: torch.device) -> Tensor:
         return torch.rand(n, device=device) * (high - low) + low
 
     angle = torch.where(rand(0, 1) < 0.45, rand(-0.05, 0.05), rand(-0.004, 0.004))
-    scale_x, scale_y = rand(0.85, 1.18), rand(0.96, 1.04)
+    # a third is set narrow or wide: condensed type is what real pages have and few of our faces
+    scale_x, scale_y = rand(0.85, 1.18), torch.where(rand(0, 1) < 0.3, rand(0.8, 1.35), rand(0.96, 1.04))
     shear = torch.where(rand(0, 1) < 0.15, rand(-0.12, 0.12), torch.zeros(n, device=device))
     cos, sin = torch.cos(angle), torch.sin(angle)
     matrix = torch.stack([cos, -sin + shear, sin, cos], 1).view(n, 2, 2)

@@ -116,14 +116,34 @@ class Typesetter:
         kept = (line < lines[owner]) & (x + length <= width[owner] * 1.01) & (length > 0)
         owner, codes, reach, advance, word = owner[kept], codes[kept], reach[kept], advance[kept], word[kept]
         line, x, length = line[kept], x[kept], length[kept]
-        key = owner * LINES + line.long()
-        used = torch.zeros(len(runs) * LINES, device=self.device).scatter_reduce_(0, key, x + length, "amax")
-        x = x + run["x"][owner] + run["align"][owner] * (width[owner] - used[key]) / 2
+        x = run["x"][owner] + self._aligned(
+            x, length, owner * LINES + line.long(), width[owner], run["align"][owner], owner
+        )
         baseline = run["y"][owner] + em[owner] * (0.8 + line * run["leading"][owner])
         pen = x[:, None] + reach - advance
         glyphs = self._glyphs(codes, pen, baseline, em[owner], font[owner], window[owner], forward)
         labels = self._labels(word, codes, pen, advance, baseline, em[owner], window[owner], forward)
         return glyphs, labels
+
+    def _aligned(
+        self, x: Tensor, length: Tensor, key: Tensor, width: Tensor, align: Tensor, owner: Tensor
+    ) -> Tensor:
+        """Words of one line (``key``) set flush left, in the middle or right; a third of the runs even."""
+        lines = int(key.max()) + 1 if len(key) else 0
+        nth = torch.arange(len(x), device=self.device, dtype=torch.float32)
+
+        def extreme(values: Tensor, which: str) -> Tensor:
+            """The least or greatest value of each word's line."""
+            start = torch.zeros(lines, device=self.device)
+            return start.scatter_reduce_(0, key, values, which, include_self=False)[key]
+
+        x = x - extreme(x, "amin")
+        spare = width - extreme(x + length, "amax")
+        first, last = extreme(nth, "amin"), extreme(nth, "amax")
+        chance = self._random(int(owner.max()) + 1 if len(owner) else 0)
+        justified = (chance[owner] < 0.35) & (align == 0) & (spare < 0.25 * width)
+        spread = (nth - first) / (last - first).clamp(min=1)
+        return x + torch.where(justified, spare * spread, align * spare / 2)
 
     def _glyphs(
         self,
