@@ -147,7 +147,7 @@ class VspladeBatch(Vsplade):
     def extra(self) -> dict[str, float]:
         """Queries a second for each k and number of threads: the best of eight, one and two threads by turns,
         after one round to warm up."""
-        rates = {}
+        rates: dict[str, float] = {}
         for k, queries in self._asked.items():
             best = {1: float("inf"), 2: float("inf")}
             for attempt in range(9):
