@@ -1,4 +1,4 @@
-"""Updates an index for ever, until it is killed. Commit n holds exactly what ``contents(n)`` says."""
+"""Updates an index until it is killed, and says each commit. Commit n holds what ``contents(n)`` says."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def main(folder: str) -> None:
             number += 1
             write_commit(target, number)
             target.commit()
+            print(number, flush=True)
             if number % 13 == 0:
                 target.compact()
 

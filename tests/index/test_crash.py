@@ -43,12 +43,15 @@ def kill_rounds(folder: Path, rounds: int) -> int:
         )
         assert worker.stdout is not None
         assert worker.stdout.readline() == b"ready\n"  # it also took the lock that the killed one held
-        time.sleep(pause.uniform(0, 0.15))
+        # A few commits, then a random moment of the next: also on a slow machine there is something to lose.
+        for _ in range(pause.randrange(3)):
+            last = int(worker.stdout.readline())
+        time.sleep(pause.uniform(0, 0.1))
         worker.send_signal(signal.SIGKILL)
         worker.wait()
         worker.stdout.close()
         commit = holds_one_commit(folder)
-        assert commit >= last  # nothing that was committed is ever lost
+        assert commit >= last  # nothing that was committed, and said to be, is ever lost
         last = commit
     IndexWriter(folder).close()  # removes what the last one left
     named = Index.open(folder)._view.snapshot.manifest.files() | {"MANIFEST", "LOCK"}
@@ -58,11 +61,11 @@ def kill_rounds(folder: Path, rounds: int) -> int:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is a POSIX signal")
 def test_fifteen_kills(tmp_path: Path) -> None:
-    assert kill_rounds(tmp_path / "i", 15) > 0
+    assert kill_rounds(tmp_path / "i", 15) > 5
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is a POSIX signal")
 def test_two_hundred_kills(tmp_path: Path) -> None:
-    assert kill_rounds(tmp_path / "i", 200) > 200
+    assert kill_rounds(tmp_path / "i", 200) > 150
