@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw  # noqa: E402
 
 import vsplade  # noqa: E402
 from vsplade.encode.modernvbert import checkpoint, query, routes  # noqa: E402
-from vsplade.encode.modernvbert.encoder import ModernVBertEncoder, ModernVBertOptions, is_model_name  # noqa: E402
+from vsplade.encode.modernvbert.encoder import ModernVBertEncoder, ModernVBertOptions  # noqa: E402
 from vsplade.encode.modernvbert.processor import PageProcessor  # noqa: E402
 from vsplade.errors import InputError  # noqa: E402
 from vsplade.types import Page, PlacingEncoder  # noqa: E402
@@ -197,8 +197,8 @@ def test_routes_alone_serve_too(model: Path, tmp_path: Path) -> None:
 def test_names_and_mistakes(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from vsplade.encode import load_encoder
 
-    assert is_model_name("naver/v-splade-quality")
-    assert not is_model_name("text")
+    with pytest.raises(InputError, match="There is no encoder"):
+        load_encoder("nothing-of-that-name")
     assert load_encoder(str(model)).name == str(model.resolve())
     assert load_encoder(f"{model}:top=7").name == f"{model.resolve()}:top=7"
     with pytest.raises(InputError, match="no option 'colour'"):

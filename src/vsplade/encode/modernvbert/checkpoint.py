@@ -101,17 +101,22 @@ def build(
     """An empty model of the right structure; parts that a configuration leaves open follow the tensors
     there are.
     """
-    return SpladeModel(
-        native_config(
-            config, vocabulary, with_vision_head=any(".vision_model.head." in name for name in tensors)
-        ),
-        vocabulary,
-        activation=activation,
-        dense_bias="head.dense.bias" in tensors,
-        norm_bias="head.norm.bias" in tensors,
-        fixed_table="query.weight" in tensors,
-        scale=scale,
-    )
+    from transformers.initialization import no_init_weights
+
+    with (
+        no_init_weights()
+    ):  # every weight is read from the file: drawing 300 million of them first takes longer
+        return SpladeModel(
+            native_config(
+                config, vocabulary, with_vision_head=any(".vision_model.head." in name for name in tensors)
+            ),
+            vocabulary,
+            activation=activation,
+            dense_bias="head.dense.bias" in tensors,
+            norm_bias="head.norm.bias" in tensors,
+            fixed_table="query.weight" in tensors,
+            scale=scale,
+        )
 
 
 def native_config(config: Mapping[str, Any], vocabulary: int, with_vision_head: bool) -> Any:

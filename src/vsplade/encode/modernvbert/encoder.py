@@ -56,11 +56,6 @@ class ModernVBertOptions:
             raise InputError("The options batch, threads and top are 0 (the default) or more.")
 
 
-def is_model_name(name: str) -> bool:
-    """A folder, a path, or ``owner/model`` as hubs write it."""
-    return bool(_HUB_NAME.fullmatch(name)) or os.sep in name or name.startswith(".") or Path(name).is_dir()
-
-
 def find_model(name: str) -> Path:
     """The folder of a model: as given, or from the hub's cache, downloaded when it is not there yet."""
     folder = Path(name).expanduser()

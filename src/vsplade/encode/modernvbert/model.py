@@ -67,8 +67,9 @@ class QueryTable(nn.Module):
         self.embeddings = nn.Embedding(vocabulary, width)
         self.embeddings.weight.requires_grad_(False)
         self.projection = nn.Linear(width, 1)
-        nn.init.zeros_(self.projection.weight)
-        nn.init.constant_(self.projection.bias, math.log(math.e - 1) if activation == "softplus" else 1.0)
+        with torch.no_grad():
+            self.projection.weight.zero_()
+            self.projection.bias.fill_(math.log(math.e - 1) if activation == "softplus" else 1.0)
 
     def forward(self) -> Tensor:
         """(vocabulary,): every term's weight."""
