@@ -211,7 +211,7 @@ def _rerank(data: Dataset, report: EvalReport, model: str, depth: int) -> tuple[
 
 def _print_fusion(fusion: Fusion) -> None:
     alone = ", ".join(f"{value:.4f}" for value in fusion.alone)
-    weights = ", ".join(f"{weight:.2f}" for weight in fusion.weights)
+    weights = ", ".join(f"{weight:.3g}" for weight in fusion.weights)
     click.echo(f"  fused by {fusion.method}, weights {weights}; {fusion.measure} of each alone: {alone}")
     if fusion.tuned_here:
         note("Note: the weights were tuned on these very queries. Judge them on another set.")
