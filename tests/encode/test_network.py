@@ -9,9 +9,7 @@ torch = pytest.importorskip("torch", reason="the network needs torch: pip instal
 from vsplade.encode.network import CELL, CHARACTER_CLASSES, NetworkConfig, Reader, cell_features
 from vsplade.encode.tokenizer import Tokenizer
 
-SMALL = NetworkConfig(
-    vocabulary=300, stem=8, fine=8, middle=16, coarse=24, hidden=16, rank=8, coarse_blocks=1
-)
+SMALL = NetworkConfig(vocabulary=300, fine=8, middle=16, coarse=24, hidden=16, rank=8, coarse_blocks=1)
 
 
 @pytest.fixture

@@ -80,7 +80,6 @@ def tiny() -> NetworkConfig:
     from vsplade.encode.network import NetworkConfig
 
     return NetworkConfig(
-        stem=8,
         fine=12,
         middle=24,
         coarse=32,

@@ -35,13 +35,13 @@ def test_a_missing_an_extra_and_a_misshapen_tensor_are_named(tiny: NetworkConfig
     del state["model.head.narrow.bias"]
     state["model.head.extra"] = torch.zeros(1)
     state["model.trunk.word.bias"] = torch.zeros(2)
-    before = model.trunk.stem[0].weight.clone()
-    state["model.trunk.stem.0.weight"] = before + 1
+    before = model.trunk.to_fine[0].weight.clone()
+    state["model.trunk.to_fine.0.weight"] = before + 1
     with pytest.raises(InputError) as caught:
         checkpoint.load_model(model, state)
     for name in ("head.narrow.bias", "head.extra", "trunk.word.bias"):
         assert name in str(caught.value)
-    assert torch.equal(model.trunk.stem[0].weight, before), "nothing is loaded when something is wrong"
+    assert torch.equal(model.trunk.to_fine[0].weight, before), "nothing is loaded when something is wrong"
 
 
 def test_a_missing_file_is_explained(tmp_path: Path) -> None:

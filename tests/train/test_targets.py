@@ -30,13 +30,13 @@ def target_of(*pieces: tuple[float, float, float, int, bool], picture: torch.Ten
 @pytest.mark.parametrize(
     ("em", "word", "counted", "character"),
     [
-        (7.0, 1, True, 5),
+        (6.0, 1, True, 5),
         (40.0, 1, True, 5),
-        (6.99, 0, False, -1),
+        (5.99, 0, False, -1),
         (40.01, 0, False, -1),
-        (5.0, 0, False, -1),
+        (4.5, 0, False, -1),
         (60.0, 0, False, -1),
-        (4.99, 0, True, 0),
+        (4.49, 0, True, 0),
         (60.1, 0, True, 0),
     ],
 )

@@ -6,7 +6,9 @@ cell's features. The *head* runs only on those cells (some hundreds a page) and 
 whole vocabulary. Type is read between about 7 and 38 px; larger type is read on smaller copies of the page,
 so the net need not learn size.
 
-Only dense convolutions, batch norm and ReLU: they fold into plain convolutions and quantise to 8 bits.
+Only dense convolutions, batch norm and ReLU: they fold into plain convolutions and quantise to 8 bits. The
+picture is folded first, 4 x 4 pixels to 16 channels: a convolution over one channel keeps a CPU's vector
+units idle, and took a seventh of the trunk's time.
 """
 
 from __future__ import annotations
@@ -20,19 +22,21 @@ from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 CELL = 8
+FOLD = 4
+"""Pixels a side that become the channels of one place."""
 CHARACTER_CLASSES = 38  # blank, a-z, 0-9, anything else: supervision in training only
 
 
 @dataclass(frozen=True)
 class NetworkConfig:
     vocabulary: int = 28_672
-    stem: int = 24
-    fine: int = 64
-    middle: int = 128
-    coarse: int = 256
+    stem: int = 0
+    fine: int = 48
+    middle: int = 96
+    coarse: int = 224
     fine_blocks: int = 1
-    middle_blocks: int = 3
-    coarse_blocks: int = 4
+    middle_blocks: int = 2
+    coarse_blocks: int = 3
     hidden: int = 512
     rank: int = 256
 
@@ -68,8 +72,11 @@ class Trunk(nn.Module):
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
-        self.stem = convolution(1, config.stem, (5, 5), stride=2)
-        self.to_fine = convolution(config.stem, config.fine, stride=2)
+        if config.stem:
+            self.stem = convolution(1, config.stem, (5, 5), stride=2)
+            self.to_fine = convolution(config.stem, config.fine, stride=2)
+        else:
+            self.to_fine = convolution(FOLD * FOLD, config.fine)
         self.fine = nn.Sequential(*(Block(config.fine) for _ in range(config.fine_blocks)))
         self.to_middle = convolution(config.fine, config.middle, stride=2)
         self.middle = nn.Sequential(*(Block(config.middle) for _ in range(config.middle_blocks)))
@@ -84,8 +91,13 @@ class Trunk(nn.Module):
         """Word-middle logits (b, h/8, w/8), fine features, coarse features, and the features characters are
         read from.
         """
-        x = functional.relu(self.stem(picture))
-        x = self.fine(functional.relu(self.to_fine(x)))
+        if hasattr(self, "stem"):
+            return self.read(functional.relu(self.stem(picture)))
+        return self.read(functional.pixel_unshuffle(picture, FOLD))
+
+    def read(self, folded: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The same from a picture that is folded already, (batch, 16, height / 4, width / 4)."""
+        x = self.fine(functional.relu(self.to_fine(folded)))
         middle = self.middle(functional.relu(self.to_middle(x)))
         coarse = self.coarse(functional.relu(self.to_coarse(middle)))
         lifted = functional.interpolate(self.up(coarse), scale_factor=2.0, mode="nearest")

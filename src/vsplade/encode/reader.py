@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 MODEL = Path(__file__).with_name("data") / "reader"
 CELL = 8
+FOLD = 4
 HEAD_ROWS = 128
 """Cells named at a time: their logits over the vocabulary stay in the cache."""
 _FILES = ("trunk.onnx", "head.onnx", "query.npy", "related.npy", "reader.json")
@@ -70,6 +71,13 @@ class Cells:
             np.concatenate([part.probability for part in parts]),
             np.concatenate([part.term for part in parts]),
         )
+
+
+def fold(picture: NDArray[Any]) -> NDArray[Any]:
+    """(height, width) to (1, 16, height / 4, width / 4): the pixels of each 4 x 4 block become channels."""
+    height, width = picture.shape
+    blocks = picture.reshape(height // FOLD, FOLD, width // FOLD, FOLD).transpose(1, 3, 0, 2)
+    return np.ascontiguousarray(blocks).reshape(1, FOLD * FOLD, height // FOLD, width // FOLD)
 
 
 class ReaderEncoder:
@@ -227,7 +235,8 @@ class ReaderEncoder:
         self, window: NDArray[np.uint8]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
         """Rows, columns, probability and features of the cells that hold the middle of a word piece."""
-        dark = (255 - window).astype(np.float32)[None, None] / 255
+        folded = self._config["network"].get("stem", 0) == 0
+        dark = (fold(255 - window) if folded else (255 - window)[None, None]).astype(np.float32) / 255
         word, fine, coarse = self._sessions[0].run(None, {"picture": dark})
         rows, columns = np.nonzero(word[0] > self._config["floor"])
         seen = np.concatenate([fine[0][:, rows, columns], coarse[0][:, rows // 2, columns // 2]]).T

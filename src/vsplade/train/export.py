@@ -27,7 +27,8 @@ from onnxruntime.quantization import (
 from onnxruntime.quantization.shape_inference import quant_pre_process
 from torch import Tensor, nn
 
-from vsplade.encode.network import Head, Reader, Trunk, fold_norms
+from vsplade.encode.network import FOLD, Head, Reader, Trunk, fold_norms
+from vsplade.encode.reader import fold
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.train.degrade import degrade
@@ -62,7 +63,7 @@ class TrunkGraph(nn.Module):
         self.trunk = trunk
 
     def forward(self, picture: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        word, fine, coarse, _ = self.trunk(picture)
+        word, fine, coarse, _ = self.trunk.read(picture)
         return word, fine, coarse
 
 
@@ -85,7 +86,7 @@ class Windows(CalibrationDataReader):
 
     def get_next(self) -> dict[str, np.ndarray] | None:
         item = next(self.items, None)
-        return None if item is None else {"picture": item[None, None].numpy()}
+        return None if item is None else {"picture": fold(item.numpy())}
 
 
 def calibration_windows(pdfs: Path, count: int, seed: int = 0) -> Tensor:
@@ -108,7 +109,7 @@ def export_trunk(reader: Reader, windows: Tensor, out: Path, method: Calibration
     with tempfile.TemporaryDirectory() as folder:
         plain, ready = Path(folder) / "plain.onnx", Path(folder) / "ready.onnx"
         torch.onnx.export(
-            graph, (torch.rand(1, 1, 64, 96),), str(plain), input_names=["picture"],
+            graph, (torch.rand(1, FOLD * FOLD, 16, 24),), str(plain), input_names=["picture"],
             output_names=["word", "fine", "coarse"], dynamic_axes=axes, opset_version=OPSET, dynamo=False,
         )  # fmt: skip
         quant_pre_process(str(plain), str(ready), skip_symbolic_shape=True)

@@ -74,7 +74,7 @@ def between(rng: random.Random, low: float, high: float) -> float:
 
 
 def body_size(rng: random.Random) -> float:
-    return between(rng, 7.0, 20) if rng.random() < 0.75 else between(rng, 16, 64)
+    return between(rng, 6.0, 20) if rng.random() < 0.75 else between(rng, 16, 64)
 
 
 def page(scene: Scene) -> None:
@@ -113,7 +113,7 @@ def page(scene: Scene) -> None:
 
 def table(scene: Scene) -> None:
     rng = scene.rng
-    em = between(rng, 7.0, 24)
+    em = between(rng, 6.0, 24)
     row = em * rng.uniform(1.15, 2.6)
     edges = [rng.uniform(-60, 60)]
     while edges[-1] < SIZE:
@@ -207,7 +207,7 @@ def slide(scene: Scene) -> None:
 
 def chart(scene: Scene) -> None:
     rng = scene.rng
-    em = between(rng, 7.5, 22)
+    em = between(rng, 6.5, 22)
     if rng.random() < 0.25:
         scene.panel(0, 0, SIZE, SIZE)
     left, bottom = rng.uniform(30, 120), rng.uniform(300, 470)
@@ -266,7 +266,7 @@ def chart(scene: Scene) -> None:
 
 def form(scene: Scene) -> None:
     rng = scene.rng
-    em = between(rng, 7.5, 22)
+    em = between(rng, 6.5, 22)
     step = em * rng.uniform(1.3, 2.8)
     y = rng.uniform(-20, 40)
     label = em * rng.uniform(5, 12)
@@ -306,7 +306,7 @@ def form(scene: Scene) -> None:
 
 def listing(scene: Scene) -> None:
     rng = scene.rng
-    em = between(rng, 7.0, 18)
+    em = between(rng, 6.0, 18)
     leading = rng.uniform(1.05, 1.5)
     width = em * rng.uniform(6, 22)
     x = -rng.uniform(0, 0.5) * width

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vsplade.train import clutter
 from vsplade.train.degrade import age_planes
 from vsplade.train.draw import compose, draw_boxes, draw_glyphs
 from vsplade.train.scenes import SIZE, make_scene
@@ -77,6 +78,7 @@ class Synthesis:
         planes[0] += tint
         planes[1] += tint + (1 - tint) * (1 - 0.6 * torch.rand(n, 1, 1, device=self.device) ** 2)
         draw_boxes(planes, boxes, box_window, forward)
+        clutter.back(planes)
         draw_glyphs(planes[2], glyphs, self.typesetter.atlas.ink)
         age_planes(planes)
-        return compose(planes), labels
+        return clutter.cover(compose(planes), labels)

@@ -13,9 +13,9 @@ from vsplade.train.typeset import Labels
 
 CELL = 8
 GRID = SIZE // CELL
-READ = (7.0, 40.0)
+READ = (6.0, 40.0)
 """Type of these sizes (px) must be read; the pyramid at inference brings every size into this band."""
-PERHAPS = (5.0, 60.0)
+PERHAPS = (4.5, 60.0)
 """Type out of the band but within this one is neither asked for nor forbidden."""
 
 VISIBLE = 0.03

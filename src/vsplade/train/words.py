@@ -158,6 +158,7 @@ def made_up(rng: random.Random) -> str:
         lambda: f"{rng.randint(1, 9)}.{rng.randint(1, 30)}",
         lambda: digits(rng.randint(1, 10)),
         lambda: f"{digits(1)}x{digits(2)}",
+        lambda: rng.choice("._-*=.._") * rng.randint(3, LONGEST),  # leaders and blanks to fill in
         lambda: "".join(rng.choice(string.ascii_lowercase) for _ in range(rng.randint(3, 9))).capitalize(),
     ]
     return rng.choice(forms)()
