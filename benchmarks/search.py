@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from vsplade.bench.search import run_search_bench, to_markdown
@@ -24,7 +25,8 @@ def main() -> None:
     parser.add_argument(
         "--peer-python", help="interpreter of an environment in which the peers are installed"
     )
-    parser.add_argument("--limit", type=float, default=1800, help="seconds an engine may take")
+    parser.add_argument("--limit", type=float, help="seconds an engine may take (1,800 a million pages)")
+    parser.add_argument("--folder", type=Path, help="build the indexes here, not in the temporary folder")
     parser.add_argument("--json", type=Path, help="write everything here")
     options = parser.parse_args()
     report = run_search_bench(
@@ -35,7 +37,9 @@ def main() -> None:
         cap=options.cap,
         limit_s=options.limit,
         peer_python=options.peer_python,
+        folder=options.folder,
         say=lambda line: print(line, flush=True),
+        progress=lambda line: print(line, file=sys.stderr, flush=True),
     )
     print("\n" + to_markdown(report))
     if options.json:

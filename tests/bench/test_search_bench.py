@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from vsplade.bench import CorpusSpec, make_queries
+from vsplade.bench import CorpusSpec, make_queries, search
 from vsplade.bench.postings import exact_top
 from vsplade.bench.search import run_search_bench, to_markdown
 from vsplade.bench.worker import ENGINES, measure, run_task, summary, unweighted
@@ -86,6 +87,31 @@ def test_the_whole_command_in_processes_of_their_own(tmp_path: Path) -> None:
     assert len(lines) == 3
     assert "| vsplade | 10 |" in to_markdown(report)
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
+
+
+def test_two_threads_are_measured_beside_one(tmp_path: Path) -> None:
+    lines: list[str] = []
+    run_search_bench(
+        1500, engines=["vsplade-batch"], ks=[1, 10], queries=5, folder=tmp_path, say=lines.append
+    )
+    assert [line.split()[1] for line in lines[1:]] == ["k=1", "k=1", "k=10", "k=10"]
+    assert re.search(
+        r"best [\d,]+ queries a second on one thread, [\d,]+ on two: \d\.\d\dx; median", lines[2]
+    )
+
+
+def test_a_long_run_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "PROGRESS_EVERY_S", 0.0)
+    lines: list[str] = []
+    run_search_bench(1500, engines=["stream"], ks=[10], queries=5, folder=tmp_path, progress=lines.append)
+    assert re.match(r"exact answers: 1,500 of 1,500 pages after \d+ s, now measuring", lines[0])
+    assert any(line.startswith("stream: 1,500 of 1,500 pages") for line in lines)
+
+
+def test_a_disk_that_is_too_small_is_known_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"takes about 3000000\.0 GB, and .* Name a folder .* --folder"):
+        run_search_bench(10**12, engines=["vsplade"], folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_engine_that_takes_too_long_is_stopped_and_named(tmp_path: Path) -> None:

@@ -298,16 +298,53 @@ def test_a_small_search_needs_no_compiler(folder: Path) -> None:
     assert done.stdout == "[]\n", done.stderr
 
 
-def test_threads_give_the_same_answers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
+def test_threads_give_the_same_answers(engine: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(7)
     with IndexWriter(tmp_path, identity(300)) as writer:
         for number in range(3000):
-            writer.add(f"p{number}", random_vector(rng, 300, 40, 1), {"n": number % 3})
-    index = Index.open(tmp_path, engine="numba")
-    queries = [random_vector(rng, 300, 12, 1) for _ in range(60)]
-    assert index.search_batch(queries, filter={"n": 1}, threads=4) == [
-        index.search(q, filter={"n": 1}) for q in queries
-    ]
+            writer.add(f"p{number}" + "é" * (number % 2), random_vector(rng, 300, 40, 1), {"n": number % 3})
+    index = Index.open(tmp_path, engine=engine)
+    # Also without terms, with unknown ones, and with more than 16-bit sums can take.
+    queries = [random_vector(rng, 310, 12, 0) for _ in range(60)]
+    queries[30:40] = [random_vector(rng, 300, 250, 120) for _ in range(10)]
+    for k in (1, 10, 2000):
+        wanted = [index.search(query, k, {"n": 1}) for query in queries]
+        for threads in (1, 2, 4):
+            assert index.search_batch(queries, k, {"n": 1}, threads=threads) == wanted
+        stages = TwoStage(5, 20)
+        wanted = [index.search(query, k, two_stage=stages) for query in queries]
+        assert index.search_batch(queries, k, two_stage=stages, threads=2) == wanted
+
+
+def test_a_batchs_results_read_as_lists(folder: Path) -> None:
+    index = Index.open(folder, Letters())
+    found, nothing = index.search_batch(["ab", "y"], threads=2)
+    listed = index.search("ab")
+    assert type(listed) is list
+    assert len(found) == 2
+    assert not nothing
+    assert found == listed
+    assert listed == found
+    assert found != nothing
+    assert found != listed[:1]
+    assert found[0].id == "a_1"
+    assert found[-1] is found[1]
+    assert found[:1] == listed[:1]
+    assert list(reversed(found)) == listed[::-1]
+    assert listed[1] in found
+    assert repr(found) == repr(listed)
+    assert json.dumps([hit.explain()[0].token for hit in found]) == '["a", "b"]'
+    assert pickle.loads(pickle.dumps(found)) == listed
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_one_bad_query_of_a_batch_is_an_error(folder: Path, threads: int) -> None:
+    bad = SparseVector(np.array([3, 1], np.uint32), np.ones(2, np.float32))
+    index = Index.open(folder, Letters())
+    with pytest.raises(InputError, match="increase strictly"):
+        index.search_batch([*["a"] * 50, bad, *["a"] * 50], threads=threads)
+    assert len(index.search_batch(["a"] * 50, threads=threads)) == 50
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX limits")

@@ -17,7 +17,7 @@ by every process that needs them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -81,11 +81,17 @@ class _Tables:
     weights: NDArray[np.float32]
 
 
-def generate(spec: CorpusSpec) -> Iterator[Piece]:
+Tell = Callable[[int], None]
+"""Is told how many pages have been made and used so far."""
+
+
+def generate(spec: CorpusSpec, tell: Tell = lambda pages: None) -> Iterator[Piece]:
     """All pieces, in order."""
     tables = _tables(spec)
     for number in range(spec.pieces):
-        yield _piece(spec, tables, number)
+        piece = _piece(spec, tables, number)
+        yield piece
+        tell(piece.first_page + len(piece))
 
 
 def make_queries(spec: CorpusSpec, count: int, seed: int = 7) -> list[SparseVector]:

@@ -32,7 +32,7 @@ class Pisa(Engine):
     def build(self, spec: CorpusSpec, folder: Path) -> float:
         _pisathon = import_module("pyterrier_pisa._pisathon")
 
-        postings = Postings.of(spec)
+        postings = Postings.of(spec, self.tell)
         start = time.perf_counter()
         self._folder = folder
         _write_canonical(postings, spec, folder, self.SCALE)
@@ -113,7 +113,7 @@ class Seismic(Engine):
         self._string = seismic.get_seismic_string()
         dataset = seismic.SeismicDataset()
         seconds = 0.0
-        for piece in generate(spec):
+        for piece in generate(spec, self.tell):
             start = time.perf_counter()
             ids = [str(page) for page in range(piece.first_page, piece.first_page + len(piece))]
             dataset.add_documents_by_id(ids, piece.terms.astype(np.int64), piece.weights, piece.offsets)
@@ -162,7 +162,7 @@ class Qdrant(Engine):
         self._folder.mkdir()
         self._qe, self._shard = qe, qe.EdgeShard.create(str(self._folder), config)
         seconds = time.perf_counter() - start
-        for piece in generate(spec):
+        for piece in generate(spec, self.tell):
             start = time.perf_counter()
             for first in range(0, len(piece), self.BATCH):
                 points = [
@@ -205,7 +205,7 @@ class Bm25s(Engine):
     def build(self, spec: CorpusSpec, folder: Path) -> float:
         bm25s = import_module("bm25s")
 
-        postings = Postings.of(spec)
+        postings = Postings.of(spec, self.tell)
         start = time.perf_counter()
         self._model = bm25s.BM25(backend="numba")
         self._model.scores = {

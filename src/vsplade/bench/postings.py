@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from vsplade.bench.corpus import CorpusSpec, Piece, generate
+from vsplade.bench.corpus import CorpusSpec, Piece, Tell, generate
 from vsplade.types import SparseVector
 
 TIES = 50
@@ -26,7 +26,7 @@ class Postings:
     weights: NDArray[np.float32]
 
     @classmethod
-    def of(cls, spec: CorpusSpec) -> Postings:
+    def of(cls, spec: CorpusSpec, tell: Tell = lambda pages: None) -> Postings:
         """Makes the corpus twice (once to count), so that only the result is held in memory."""
         counts = np.zeros(spec.vocabulary + 1, dtype=np.int64)
         for piece in generate(spec):
@@ -35,7 +35,7 @@ class Postings:
         pages = np.empty(int(starts[-1]), dtype=np.uint32)
         weights = np.empty(int(starts[-1]), dtype=np.float32)
         ends = starts[:-1].copy()
-        for piece in generate(spec):
+        for piece in generate(spec, tell):
             _scatter(piece.first_page, piece.offsets, piece.terms, piece.weights, ends, pages, weights)
         return cls(starts, pages, weights)
 
@@ -76,7 +76,9 @@ class Oracle:
             return cls(stored["pages"], stored["scores"], float(stored["flops"]), int(stored["postings"]))
 
 
-def exact_top(spec: CorpusSpec, queries: Sequence[SparseVector], k: int) -> Oracle:
+def exact_top(
+    spec: CorpusSpec, queries: Sequence[SparseVector], k: int, tell: Tell = lambda pages: None
+) -> Oracle:
     """Score every page for every query, piece by piece. Ties go to the earlier page.
 
     More than ``k`` are kept, so that those that tie with the k-th are known.
@@ -86,7 +88,7 @@ def exact_top(spec: CorpusSpec, queries: Sequence[SparseVector], k: int) -> Orac
     best_pages = np.full((len(queries), k), -1, dtype=np.int64)
     best_scores = np.full((len(queries), k), 0.0)
     touched = postings = 0
-    for piece in generate(spec):
+    for piece in generate(spec, tell):
         scores = np.zeros((len(queries), len(piece)), dtype=np.float64)
         touched += _score(piece.offsets, piece.terms, piece.weights, slots, owners, query_weights, scores)
         postings += len(piece.terms)

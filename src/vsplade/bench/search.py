@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import vsplade
-from vsplade.bench.corpus import CorpusSpec, make_queries
+from vsplade.bench.corpus import CorpusSpec, Tell, make_queries
 from vsplade.bench.postings import exact_top
 from vsplade.bench.worker import ENGINES, unweighted
 from vsplade.errors import InputError
@@ -27,6 +29,10 @@ ONE_THREAD = (
     "NUMBA_NUM_THREADS",
     "RAYON_NUM_THREADS",
 )
+HALF_AN_HOUR = 1800.0
+PROGRESS_EVERY_S = 20.0
+BYTES_A_POSTING = 10.0
+"""Of our index on disk: 3.4 to search, 6 to rescore, ids and metadata."""
 
 
 def run_search_bench(
@@ -37,23 +43,28 @@ def run_search_bench(
     queries: int = 200,
     cap: float = 0.35,
     seed: int = 1,
-    limit_s: float = 1800.0,
+    limit_s: float | None = None,
     peer_python: str | None = None,
     folder: str | Path | None = None,
     say: Callable[[str], None] = lambda line: None,
+    progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Measure engines one after the other, each alone in a process pinned to one processor.
 
     ``engines`` defaults to all that are installed. ``peer_python`` is an interpreter of another environment,
     for peers that cannot live beside this package; it needs numpy and numba. ``folder`` is where indexes are
-    built (a temporary folder otherwise); each is removed before the next engine starts.
+    built (a temporary folder otherwise); each is removed before the next engine starts. An engine may take
+    ``limit_s`` (default: half an hour for every million pages). ``say`` gets the results, ``progress`` a line
+    now and then while one waits for them.
     """
     spec = CorpusSpec(pages, seed=seed, cap=cap)
     chosen = _chosen(engines, peer_python)
     if queries < 1 or not ks or min(ks) < 1:
         raise InputError("The benchmark needs at least one query and one k of at least 1.")
+    limit_s = limit_s or HALF_AN_HOUR * max(1.0, pages / 1_000_000)
     with tempfile.TemporaryDirectory(dir=folder, prefix="vsplade-bench-") as work:
-        oracles = _exact_answers(spec, queries, max(ks), Path(work), say)
+        _check_space(Path(work), spec, chosen)
+        oracles = _exact_answers(spec, queries, max(ks), chosen, Path(work), say, progress)
         results: list[dict[str, Any]] = []
         failures: list[dict[str, str]] = []
         for name in chosen:
@@ -64,13 +75,15 @@ def run_search_bench(
                 "ks": list(ks),
                 **oracles["paths"],
             }
-            rows, failure = _run_engine(task, Path(work), limit_s, peer_python)
+            rows, failure = _run_engine(task, Path(work), limit_s, peer_python, progress)
             results += rows
             if failure:
                 failures.append({"engine": name, "reason": failure})
                 say(f"{name}: {failure}")
             for row in rows:
                 say(format_row(row))
+                if f"qps_k{row['k']}_threads2" in row:
+                    say(format_threads(row))
     return {
         "corpus": {**asdict(spec), "postings": oracles["postings"], "flops": oracles["flops"]},
         "queries": queries,
@@ -87,8 +100,17 @@ def format_row(row: dict[str, Any]) -> str:
         f"{row['engine']:<14} k={row['k']:<4} mean {row['mean_ms']:8.3f} ms  p50 {row['p50_ms']:8.3f}  "
         f"p95 {row['p95_ms']:8.3f}  p99 {row['p99_ms']:8.3f}  processor {row['processor_ms']:8.3f}  "
         f"recall {recall}  build {row['build_s']:7.1f} s  {row['bytes'] / 2**20:8.1f} MiB  "
-        f"RAM {row['ram_mb']:7.0f} MiB"
+        f"RAM {row['ram_mb']:7.0f} MiB, peak {row['peak_ram_mb']:.0f}"
     )
+
+
+def format_threads(row: dict[str, Any]) -> str:
+    """What two threads give."""
+    parts = []
+    for kind, key in (("best", "qps"), ("median", "median_qps")):
+        one, two = (row[f"{key}_k{row['k']}_threads{threads}"] for threads in (1, 2))
+        parts.append(f"{kind} {one:,.0f} queries a second on one thread, {two:,.0f} on two: {two / one:.2f}x")
+    return f"{row['engine']:<14} k={row['k']:<4} " + "; ".join(parts)
 
 
 _TIMES = ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "processor_ms")
@@ -97,15 +119,15 @@ _TIMES = ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "processor_ms")
 def to_markdown(report: dict[str, Any]) -> str:
     """The table of docs/benchmarks.md."""
     lines = [
-        "| engine | k | mean ms | p50 | p95 | p99 | processor ms | recall | build s | MiB | RAM MiB |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| engine | k | mean ms | p50 | p95 | p99 | processor ms | recall | build s | MiB | RAM MiB | peak |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in report["results"]:
         recall = "-" if row["recall"] is None else f"{row['recall']:.4f}"
         times = " | ".join(f"{row[name]:.3f}" for name in _TIMES)
         lines.append(
             f"| {row['engine']} | {row['k']} | {times} | {recall} | {row['build_s']:.1f} | "
-            f"{row['bytes'] / 2**20:.0f} | {row['ram_mb']:.0f} |"
+            f"{row['bytes'] / 2**20:.0f} | {row['ram_mb']:.0f} | {row['peak_ram_mb']:.0f} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -142,14 +164,52 @@ def _missing(name: str, peer_python: str | None) -> str:
     return found.stdout.strip()
 
 
+def _check_space(work: Path, spec: CorpusSpec, engines: Sequence[str]) -> None:
+    """Better now than after half an hour."""
+    if not any(name.startswith("vsplade") for name in engines):
+        return
+    needed, free = BYTES_A_POSTING * spec.pages * spec.mean_terms, shutil.disk_usage(work).free
+    if needed > free:
+        raise InputError(
+            f"{work.parent}: the index of {spec.pages:,} pages takes about {needed / 1e9:.1f} GB, and "
+            f"{free / 1e9:.1f} GB are free here. Name a folder on a larger disk with --folder."
+        )
+
+
+def _progress_of(what: str, spec: CorpusSpec, progress: Callable[[str], None]) -> Tell:
+    """Says every so often how far something is."""
+    start = said = time.monotonic()
+
+    def tell(pages: int) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said >= PROGRESS_EVERY_S and pages:
+            said = now
+            left = (now - start) * (spec.pages - pages) / pages
+            ahead = f"about {left:.0f} s left" if left else "now measuring"
+            progress(f"{what}: {pages:,} of {spec.pages:,} pages after {now - start:.0f} s, {ahead}")
+
+    return tell
+
+
 def _exact_answers(
-    spec: CorpusSpec, queries: int, k: int, work: Path, say: Callable[[str], None]
+    spec: CorpusSpec,
+    queries: int,
+    k: int,
+    engines: Sequence[str],
+    work: Path,
+    say: Callable[[str], None],
+    progress: Callable[[str], None],
 ) -> dict[str, Any]:
     start = time.perf_counter()
     asked = make_queries(spec, queries)
-    oracle = exact_top(spec, asked + unweighted(asked), k)  # both in one pass over the corpus
+    wanted = [("oracle", slice(0, queries))]
+    if not all(ENGINES[name].weighs_queries for name in engines):
+        asked = asked + unweighted(asked)  # both in one pass over the corpus
+        wanted.append(("unweighted_oracle", slice(queries, None)))
+    oracle = exact_top(spec, asked, k, _progress_of("exact answers", spec, progress))
     paths = {}
-    for key, rows in (("oracle", slice(0, queries)), ("unweighted_oracle", slice(queries, None))):
+    for key, rows in wanted:
         oracle.only(rows).save(work / f"{key}.npz")
         paths[key] = str(work / f"{key}.npz")
     say(
@@ -160,31 +220,57 @@ def _exact_answers(
 
 
 def _run_engine(
-    task: dict[str, Any], work: Path, limit_s: float, peer_python: str | None
+    task: dict[str, Any],
+    work: Path,
+    limit_s: float,
+    peer_python: str | None,
+    progress: Callable[[str], None],
 ) -> tuple[list[dict[str, Any]], str]:
     """(rows, why there are none)."""
     here = not ENGINES[task["engine"]].missing()
     python = sys.executable if here or peer_python is None else peer_python
     with tempfile.TemporaryDirectory(dir=work) as folder:
-        (work / "task.json").write_text(json.dumps({**task, "folder": folder}))
-        answer = work / "answer.json"
-        answer.unlink(missing_ok=True)
+        told, output, answer = work / "told", work / "output.txt", work / "answer.json"
+        for left_over in (told, answer):
+            left_over.unlink(missing_ok=True)
+        (work / "task.json").write_text(json.dumps({**task, "folder": folder, "told": str(told)}))
         command = [python, "-m", "vsplade.bench.worker", str(work / "task.json"), str(answer)]
-        try:
-            done = subprocess.run(
+        tell = _progress_of(task["engine"], CorpusSpec(**task["spec"]), progress)
+        with open(output, "wb") as file:
+            process = subprocess.Popen(
                 [*_pinned(ENGINES[task["engine"]].processors), *command],
                 env=_environment(),
-                capture_output=True,
-                text=True,
-                timeout=limit_s,
-                check=False,
+                stdout=file,
+                stderr=file,
             )
-        except subprocess.TimeoutExpired:
-            return [], f"stopped after {limit_s:.0f} s"
-        if done.returncode or not answer.exists():
-            return [], f"failed with exit code {done.returncode}: {done.stderr.strip()[-500:]}"
+            if not _finished(process, limit_s, lambda: tell(_number_in(told))):
+                return [], f"stopped after {limit_s:.0f} s"
+        if process.returncode or not answer.exists():
+            said = output.read_text(errors="replace").strip()
+            return [], f"failed with exit code {process.returncode}: {said[-500:]}"
         rows: list[dict[str, Any]] = json.loads(answer.read_text())["rows"]
         return rows, ""
+
+
+def _finished(process: subprocess.Popen[bytes], limit_s: float, look: Callable[[], None]) -> bool:
+    """Wait for the process, looking now and then; after ``limit_s``, or ctrl-C, it is killed."""
+    end = time.monotonic() + limit_s
+    try:
+        while process.poll() is None and time.monotonic() < end:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(min(1.0, max(0.0, end - time.monotonic())))
+            look()
+        return process.poll() is not None
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _number_in(path: Path) -> int:
+    try:
+        return int(path.read_text() or 0)
+    except FileNotFoundError:  # nothing to tell yet
+        return 0
 
 
 def _pinned(count: int) -> list[str]:

@@ -61,7 +61,12 @@ def unweighted(queries: list[SparseVector]) -> list[SparseVector]:
 def run_task(task: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Build, then measure every k."""
     spec = CorpusSpec(**task["spec"])
-    engine = ENGINES[task["engine"]]()
+
+    def tell(pages: int) -> None:
+        if "told" in task:  # a file in which the process that waits for us reads how far we are
+            Path(task["told"]).write_text(str(pages))
+
+    engine = ENGINES[task["engine"]](tell)
     queries = make_queries(spec, task["queries"])
     if not engine.weighs_queries:
         queries = unweighted(queries)

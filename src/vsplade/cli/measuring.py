@@ -250,7 +250,7 @@ def bench() -> None:
     "engines",
     multiple=True,
     metavar="NAME",
-    help="Measure this engine only. May be given several times. Default: all that are installed.",
+    help="Measure this engine only, e.g. vsplade. May be given several times. Default: all installed ones.",
 )
 @click.option(
     "-k", "ks", type=click.IntRange(min=1), multiple=True, help="Results a query. Default: 10, then 100."
@@ -268,10 +268,8 @@ def bench() -> None:
     "--limit",
     "limit_s",
     type=click.FloatRange(min=0, min_open=True),
-    default=1800.0,
-    show_default=True,
     metavar="SECONDS",
-    help="Give up on an engine after this time.",
+    help="Give up on an engine after this time. Default: 1,800 for every million pages.",
 )
 @click.option(
     "--peer-python",
@@ -281,7 +279,7 @@ def bench() -> None:
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Build the indexes here. Default: the system's temporary folder.",
+    help="Build the indexes here (3 kB a page). Default: the system's temporary folder.",
 )
 @json_option
 def bench_search(
@@ -291,7 +289,7 @@ def bench_search(
     queries: int,
     cap: float,
     seed: int,
-    limit_s: float,
+    limit_s: float | None,
     peer_python: str | None,
     folder: Path | None,
     as_json: bool,
@@ -313,6 +311,7 @@ def bench_search(
         peer_python=peer_python,
         folder=folder,
         say=note if as_json else click.echo,
+        progress=note,
     )
     if as_json:
         print_json(report)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -13,19 +12,23 @@ from numpy.typing import NDArray
 
 from vsplade.errors import InputError, VspladeError
 from vsplade.index import checking
-from vsplade.index.hits import Answered, make_hits
+from vsplade.index.hits import Answered, Hits
 from vsplade.index.identity import EncoderIdentity, check_encoder
 from vsplade.index.manifest import JsonValue
 from vsplade.index.snapshot import Snapshot
 from vsplade.query.engine import AdaptiveEngine, WorkBudget, checked_engine
 from vsplade.query.filters import Filter
-from vsplade.query.plan import Masks, Ranking, Searchable, checked_query, checked_top
+from vsplade.query.plan import NOTHING, Masks, Ranking, Searchable, checked_query, checked_top
+from vsplade.query.shares import Shares
 from vsplade.query.two_stage import TwoStage, recall
 from vsplade.types import Encoder, Hit, Metadata, SparseVector
 
 FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
 Query = str | SparseVector
-Answer = TypeVar("Answer")
+AnyQuery = TypeVar("AnyQuery", SparseVector, Query)
+
+_RESULTS_AT_ONCE = 1000
+"""Results that one call of the engine is asked for, about: a thread takes as many queries at a time."""
 
 
 class Index:
@@ -161,7 +164,7 @@ class Index:
         A score is the float32 of the float64 sum, by increasing term, of query weight times page weight;
         equal scores are ordered as the pages were last added. Only pages that share a term are results.
         """
-        return self.search_batch([query], k, filter, two_stage)[0]
+        return list(self.search_batch([query], k, filter, two_stage)[0])
 
     def search_vector(
         self, vector: SparseVector, k: int = 10, filter: FilterLike = None, two_stage: TwoStage | None = None
@@ -175,15 +178,14 @@ class Index:
         filter: FilterLike = None,
         two_stage: TwoStage | None = None,
         threads: int = 1,
-    ) -> list[list[Hit]]:
-        """``search`` for each query, on several threads (the compiled engine runs without the GIL)."""
+    ) -> list[Hits]:
+        """``search`` for each query, on several threads (the compiled engine runs without the GIL).
+
+        Each result reads as a list of hits, which are made when first looked at.
+        """
         view = self._view
-        vectors = [self.encode_query(query) for query in queries]
-
-        def finish(vector: SparseVector, ranking: Ranking) -> list[Hit]:
-            return make_hits(Answered(view.snapshot, vector, self._token), ranking)
-
-        return view.answer(vectors, k, Filter.of(filter), two_stage, threads, finish)
+        answers = view.answer(queries, self.encode_query, k, Filter.of(filter), two_stage, threads)
+        return [Hits(Answered(view.snapshot, vector, self._token), ranking) for vector, ranking in answers]
 
     def rank(
         self,
@@ -194,24 +196,19 @@ class Index:
         threads: int = 1,
     ) -> list[Ranking]:
         """Bare page numbers and scores, for those who need no more; ``page_ids`` names the pages."""
-        view = self._view
-        checked = [checked_query(vector, self.identity.terms) for vector in vectors]
-        return view.answer(checked, k, Filter.of(filter), two_stage, threads, lambda _, ranking: ranking)
+        answers = self._view.answer(vectors, self.encode_query, k, Filter.of(filter), two_stage, threads)
+        return [ranking for _, ranking in answers]
 
     def page_ids(self, ranking: Ranking) -> list[str]:
         """Ids of a ranking made since the last ``refresh``."""
-        return self._view.snapshot.ids(ranking.numbers)
+        return self._view.snapshot.ids(ranking)
 
     def two_stage_recall(
         self, queries: Sequence[Query], k: int = 10, two_stage: TwoStage | None = None
     ) -> float:
         """Mean share of the exact top k that two-stage search finds."""
-        view, chosen = self._view, two_stage or TwoStage()
-        return recall(
-            [self.encode_query(query) for query in queries],
-            lambda vector: view.rank(vector, k, Filter(), None),
-            lambda vector: view.rank(vector, k, Filter(), chosen),
-        )
+        vectors = [self.encode_query(query) for query in queries]
+        return recall(self.rank(vectors, k), self.rank(vectors, k, two_stage=two_stage or TwoStage()))
 
     def warm_up(self) -> None:
         """Compile the fast engine now (a server's start), instead of after the first few queries."""
@@ -260,38 +257,30 @@ class _View:
             masks.append(live.live if allowed is None else allowed)
         return masks
 
-    def rank(self, query: SparseVector, k: int, filter: Filter, two_stage: TwoStage | None) -> Ranking:
-        return self.answer([query], k, filter, two_stage, 1, lambda _, ranking: ranking)[0]
-
     def answer(
         self,
-        queries: Sequence[SparseVector],
+        queries: Sequence[AnyQuery],
+        encode: Callable[[AnyQuery], SparseVector],
         k: int,
         filter: Filter,
         two_stage: TwoStage | None,
         threads: int,
-        finish: Callable[[SparseVector, Ranking], Answer],
-    ) -> list[Answer]:
-        """What ``finish`` makes of each query's ranking; it runs while other threads search."""
+    ) -> list[tuple[SparseVector, Ranking]]:
+        """Each query's vector and ranking; a query is encoded while other threads search."""
         k = checked_top(k)
         if not queries:
             return []
         masks = self.masks(filter)
         proposed = two_stage.proposed(k) if two_stage else 0
-        adaptive = self.engine(two_stage.terms if two_stage else 0)
-        engine = adaptive.prepare(queries[0], len(queries))
-        answers: dict[int, Answer] = {}
-        positions = iter(range(len(queries)))  # shared: each thread takes the next query when it is free
+        first = encode(queries[0])
+        engine = self.engine(two_stage.terms if two_stage else 0).prepare(first, len(queries))
+        shares = Shares(len(queries), threads, most=max(1, _RESULTS_AT_ONCE // k))
+        answers: list[tuple[SparseVector, Ranking]] = [(first, NOTHING)] * len(queries)
 
-        def work() -> None:
-            for position in positions:
-                query = queries[position]
-                answers[position] = finish(query, engine.search(query, k, masks, proposed))
+        def work(share: range) -> None:
+            vectors = [first if place == 0 else encode(queries[place]) for place in share]
+            rankings = engine.search(vectors, k, masks, proposed)
+            answers[share.start : share.stop] = zip(vectors, rankings, strict=True)
 
-        if threads <= 1 or len(queries) == 1:
-            work()
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                for done in [pool.submit(work) for _ in range(min(threads, len(queries)))]:
-                    done.result()
-        return [answers[position] for position in range(len(queries))]
+        shares.work_off(work)
+        return answers

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from vsplade.errors import IndexFormatError
 from vsplade.index import manifest as manifests
-from vsplade.index.container import Array
 from vsplade.index.manifest import Manifest, SegmentEntry
 from vsplade.index.segment import Segment, hash_id
 from vsplade.index.state import StateFiles
 from vsplade.index.storage import damaged
+from vsplade.query.plan import Ranking
 
 _ATTEMPTS = 200
 VERIFY_UP_TO = 1 << 24
@@ -117,19 +117,11 @@ class Snapshot:
             live = self.segments[place]
             yield live.segment, number - live.base
 
-    def ids(self, numbers: NDArray[np.int64]) -> list[str]:
-        """Ids of pages by their numbers. Every search ends here, hence one plain loop without calls."""
-        places = np.searchsorted(self.bases, numbers, side="right") - 1
-        within = numbers - self.bases[places]
-        names = []
-        for place, page in zip(places.tolist(), within.tolist(), strict=True):
-            starts, texts = self._id_texts[place]
-            names.append(str(texts[starts.item(page) : starts.item(page + 1)], "utf-8", "surrogatepass"))
-        return names
-
-    @cached_property
-    def _id_texts(self) -> list[tuple[Array, memoryview]]:
-        return [live.segment.texts("id") for live in self.segments]
+    def ids(self, ranking: Ranking) -> list[str]:
+        """Ids of the pages found."""
+        if ranking.names is not None:
+            return ranking.names.decoded()
+        return [segment.id(page) for segment, page in self.locate_all(ranking.numbers)]
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
         """Page numbers of those ``ids`` that are live."""

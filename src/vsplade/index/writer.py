@@ -179,8 +179,11 @@ class IndexWriter:
             return
         pages = [page for page in self._pending.values() if page is not None]
         added = self._write_segment(pages) if pages else None
-        ids = list(self._pending)
-        hashes = np.array([hash_id(page_id) for page_id in ids], dtype=np.uint64)
+        names = list(self._pending)
+        hashes = np.array([hash_id(name) for name in names], dtype=np.uint64)
+        # In the order of hashes: every segment is searched for them, and its memory is then read in order.
+        order = np.argsort(hashes)
+        hashes, ids = hashes[order], [names[place] for place in order.tolist()]
         for working in self._working:
             found = [page for _, page in working.segment.find(ids, hashes) if not working.deleted[page]]
             if found:

@@ -1,4 +1,4 @@
-"""The engine for large indexes: hands the segments' memory to the compiled loops of kernels.py."""
+"""The engine for large indexes: hands the segments' memory to the compiled loops of answering.py."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from vsplade.index.container import Array
 from vsplade.index.invert import MAX_PAGES, row_stride
-from vsplade.query import kernels, rescoring, table
+from vsplade.query import table
+from vsplade.query.answering import answer
+from vsplade.query.kernels import SHORT_QUERY
 from vsplade.query.lanes import LANES
-from vsplade.query.plan import Masks, Ranking, Searchable, rank
+from vsplade.query.plan import Masks, Names, Ranking, Searchable
 from vsplade.types import SparseVector
 
-_NO_BOUND = 1 << 40
-"""Sums of pruned pages say nothing about true scores: all that the first stage proposes are scored."""
 _LINE = 64
 
 
@@ -28,6 +28,7 @@ class CompiledEngine:
         self._table = np.zeros((len(parts), table.COLUMNS), dtype=np.int64)
         for row, part in zip(self._table, parts, strict=True):
             self._describe(row, part)
+        self._pages = sum(part.segment.pages for part in parts)
         self._scratch = local()
 
     def _describe(self, row: NDArray[np.int64], part: Searchable) -> None:
@@ -40,6 +41,8 @@ class CompiledEngine:
         row[table.LISTED] = min(len(inverted.offsets), len(inverted.levels))
         row[table.ROW_BYTES] = len(inverted.dense)
         row[table.POSTINGS] = min(len(segment.terms), len(segment.weights))
+        name_starts, names = segment.texts("id")
+        row[table.NAME_BYTES] = len(names)
         for column, array in (
             (table.TERMS, inverted.terms),
             (table.COUNTS, inverted.counts),
@@ -51,26 +54,35 @@ class CompiledEngine:
             (table.STARTS, segment.starts),
             (table.PAGE_TERMS, segment.terms),
             (table.PAGE_WEIGHTS, segment.weights),
+            (table.NAME_STARTS, name_starts),
+            (table.NAMES, np.frombuffer(names, dtype=np.uint8)),
         ):
             row[column] = array.ctypes.data
             self._alive.append(array)
 
-    def search(self, query: SparseVector, k: int, masks: Masks, first_stage: int = 0) -> Ranking:
+    def search(
+        self, queries: Sequence[SparseVector], k: int, masks: Masks, first_stage: int = 0
+    ) -> list[Ranking]:
         rows = self._table
         if any(mask is not None for mask in masks):
             rows = rows.copy()
             rows[:, table.MASK] = [0 if mask is None else mask.ctypes.data for mask in masks]
-        short = len(query) <= kernels.SHORT_QUERY
-        sums, numbers, unit, under = kernels.nominate(
-            rows, query.terms, query.weights, first_stage or k, not first_stage, self._sums(short)
-        )
-        # Nominated in page order, and a stable sort: of equal sums the first pages are kept.
-        order = np.argsort(-sums, kind="stable")
-        if first_stage:
-            order, under = order[:first_stage], _NO_BOUND
-        sums, numbers = sums[order], numbers[order]
-        scores = rescoring.rescore(rows, query.terms, query.weights, sums, numbers, k, unit, under)
-        return rank(numbers[: len(scores)], scores, k)
+        k, first_stage = min(k, max(1, self._pages)), min(first_stage, self._pages)
+        starts = np.zeros(len(queries) + 1, dtype=np.int64)
+        np.cumsum([len(query) for query in queries], out=starts[1:])
+        terms = np.concatenate([query.terms for query in queries])
+        weights = np.concatenate([query.weights for query in queries])
+        numbers = np.empty((len(queries), k), dtype=np.int64)
+        scores = np.empty((len(queries), k), dtype=np.float32)
+        counts = np.empty(len(queries), dtype=np.int64)
+        sums = self._sums(max(map(len, queries)) <= SHORT_QUERY)
+        places, names = answer(rows, starts, terms, weights, k, first_stage, sums, numbers, scores, counts)
+        rankings, first = [], 0
+        for query, count in enumerate(counts.tolist()):
+            named = Names(places[first : first + count + 1], names)
+            rankings.append(Ranking(numbers[query, :count], scores[query, :count], named))
+            first += count
+        return rankings
 
     def _sums(self, short: bool) -> Array:
         """This thread's sums, made once: fresh memory would be faulted in page by page for every query."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from vsplade.errors import InputError
 from vsplade.query.plain import PlainEngine
-from vsplade.query.plan import Engine, Masks, Ranking, Searchable
+from vsplade.query.plan import Engine, Searchable
 from vsplade.types import SparseVector
 
 ENGINES = ("auto", "numpy", "numba")
@@ -58,10 +58,7 @@ class AdaptiveEngine:
             self._compiled = self.compile()
         if self._compiled is not None:
             anything = SparseVector(np.zeros(1, dtype=np.uint32), np.ones(1, dtype=np.float32))
-            self._compiled.search(anything, 1, [None] * len(self._parts))
-
-    def search(self, query: SparseVector, k: int, masks: Masks, first_stage: int = 0) -> Ranking:
-        return self.prepare(query).search(query, k, masks, first_stage)
+            self._compiled.search([anything], 1, [None] * len(self._parts))
 
 
 class WorkBudget:

@@ -14,9 +14,11 @@ Why they look the way they do
 - The sums only nominate. How far a sum can be from the true score is known (``_scale_query``), so every page
   that might be in the top k is kept and scored from its float32 vector, best sum first, until the bound says
   that no page left can get in.
-- One call handles one query over all segments: arrays are handed over as addresses in a table, for unpacking
-  hundreds of numpy arrays costs more than searching them. ``compiled.py`` fills the table and keeps the
-  arrays alive. Places read from a file are checked against the arrays' lengths before they are followed.
+- One call (answering.py) handles a few queries over all segments, from the weights to the names of the pages
+  found: no Python in between, for which several threads would have to wait in turn. Arrays are handed over
+  as addresses in a table, for unpacking hundreds of numpy arrays costs more than searching them.
+  ``compiled.py`` fills the table and keeps the arrays alive. Places read from a file are checked against the
+  arrays' lengths before they are followed.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-call,no-untyped-def"
@@ -24,7 +26,7 @@ Why they look the way they do
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
 from vsplade.query.lanes import (
     LANES,
@@ -317,7 +319,7 @@ def _nominate(table, entries, multipliers, sums, k, width):
     return found_sums[:count], found_numbers[:count]
 
 
-@njit(nogil=True, cache=True)
+@helper
 def nominate(table, query_terms, query_weights, k, exact, sums):
     """(sums, numbers, unit, under): the pages that may be among the k best, or (not ``exact``) those with the
     k largest sums and all that tie with the last; and what a sum says about a true score.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vsplade.index.container import Array
 from vsplade.index.invert import DENSE, LEVELS, row_stride
-from vsplade.query.plan import Masks, Ranking, Searchable, rank
+from vsplade.query.plan import NOTHING, Masks, Ranking, Searchable, rank
 from vsplade.types import SparseVector
 
 _ROWS_AT_ONCE = 1 << 14
@@ -28,7 +28,12 @@ class PlainEngine:
         """Postings that a query adds up."""
         return sum(int(part.inverted.counts[_entries(part, query)[1]].sum()) for part in self.parts)
 
-    def search(self, query: SparseVector, k: int, masks: Masks, first_stage: int = 0) -> Ranking:
+    def search(
+        self, queries: Sequence[SparseVector], k: int, masks: Masks, first_stage: int = 0
+    ) -> list[Ranking]:
+        return [self._search(query, k, masks, first_stage) for query in queries]
+
+    def _search(self, query: SparseVector, k: int, masks: Masks, first_stage: int) -> Ranking:
         sums = [_sums(part, query, mask) for part, mask in zip(self.parts, masks, strict=True)]
         if first_stage:
             threshold = _kth([found for found, _ in sums], first_stage)
@@ -40,7 +45,7 @@ class PlainEngine:
         numbers = [part.base + pages for part, pages in zip(self.parts, chosen, strict=True)]
         scores = [exact_scores(part, query, pages) for part, pages in zip(self.parts, chosen, strict=True)]
         if not numbers:
-            return Ranking(np.zeros(0, np.int64), np.zeros(0, np.float32))
+            return NOTHING
         return rank(np.concatenate(numbers), np.concatenate(scores), k)
 
 

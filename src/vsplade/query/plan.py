@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from vsplade.errors import InputError
 from vsplade.index.invert import WEIGHTS, Inverted
 from vsplade.index.segment import Segment
+from vsplade.index.storage import from_bytes
 from vsplade.types import SparseVector
 
 Masks = Sequence[NDArray[np.bool_] | None]
@@ -22,21 +24,44 @@ MAX_TOP = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
+class Names:
+    """Pages' ids as they were read along with a ranking: name i is bytes[starts[i]:starts[i + 1]]."""
+
+    starts: NDArray[np.int64]
+    bytes: NDArray[np.uint8]
+
+    def decoded(self) -> list[str]:
+        body = self.bytes[self.starts[0] : self.starts[-1]].tobytes()
+        spans = pairwise((self.starts - self.starts[0]).tolist())
+        if body.isascii():  # one decoding for all: bytes and characters are at the same places
+            text = body.decode("ascii")
+            return [text[start:end] for start, end in spans]
+        return [from_bytes(body[start:end]) for start, end in spans]
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
     """Page numbers and their scores, best first; equal scores in page order."""
 
     numbers: NDArray[np.int64]
     scores: NDArray[np.float32]
+    names: Names | None = None
+    """Where the engine reads them along."""
 
     def __len__(self) -> int:
         return len(self.numbers)
 
 
-class Engine(Protocol):
-    """Searches the segments it was made for. ``first_stage`` > 0: only that many pages, found in the
-    segments' pruned structure, are scored."""
+NOTHING = Ranking(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
-    def search(self, query: SparseVector, k: int, masks: Masks, first_stage: int = 0) -> Ranking: ...
+
+class Engine(Protocol):
+    """Searches the segments it was made for, for one query or several. ``first_stage`` > 0: only that many
+    pages, found in the segments' pruned structure, are scored."""
+
+    def search(
+        self, queries: Sequence[SparseVector], k: int, masks: Masks, first_stage: int = 0
+    ) -> list[Ranking]: ...
 
 
 @dataclass(frozen=True, slots=True)

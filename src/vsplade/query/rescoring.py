@@ -10,7 +10,7 @@ weights that the query wants. It stops as soon as no candidate left can get in.
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
 from vsplade.query.lanes import fetch
 from vsplade.query.table import (
@@ -36,7 +36,7 @@ AHEAD = 16
 
 
 @inlined
-def _segment_of(table, number):
+def segment_of(table, number):
     low, high = 0, table.shape[0]
     while high - low > 1:
         middle = (low + high) >> 1
@@ -59,10 +59,10 @@ def _span(segment, page):
 def _fetch_terms(table, numbers):
     """Begin to load the terms of some pages; first where they are, for that is far away too."""
     for number in numbers:
-        s = _segment_of(table, number)
+        s = segment_of(table, number)
         fetch(table[s, STARTS] + 8 * (number - table[s, BASE]))
     for number in numbers:
-        s = _segment_of(table, number)
+        s = segment_of(table, number)
         low, high = _span(table[s], number - table[s, BASE])
         size = 4 if table[s, WIDE] else 2
         for address in range(table[s, PAGE_TERMS] + low * size, table[s, PAGE_TERMS] + high * size, 64):
@@ -99,7 +99,7 @@ def _score(segment, places, query_weights):
     return np.float32(score)
 
 
-@njit(nogil=True, cache=True)
+@helper
 def rescore(table, query_terms, query_weights, sums, numbers, k, unit, under):
     """Exact scores of candidates, best sum first, until none of the others can reach the k-th best."""
     best = np.empty(k, dtype=np.int64)
@@ -114,9 +114,9 @@ def rescore(table, query_terms, query_weights, sums, numbers, k, unit, under):
         if i % AHEAD == 0:
             _fetch_terms(table, numbers[i + AHEAD : i + 2 * AHEAD])
             for j in range(i, min(i + AHEAD, len(numbers))):
-                s = _segment_of(table, numbers[j])
+                s = segment_of(table, numbers[j])
                 _find_weights(table[s], numbers[j] - table[s, BASE], query_terms, places[j - i])
-        s = _segment_of(table, numbers[i])
+        s = segment_of(table, numbers[i])
         scores[i] = _score(table[s], places[i % AHEAD], query_weights)
         whole = np.int64(scores[i] / unit)
         if filled < k or whole > best[0]:

@@ -15,7 +15,8 @@ TERMS, COUNTS, PLACES, TOPS, OFFSETS, LEVELS, DENSE = 5, 6, 7, 8, 9, 10, 11
 LISTED, ROW_BYTES = 12, 13
 STARTS, PAGE_TERMS, PAGE_WEIGHTS, POSTINGS = 14, 15, 16, 17
 MASK = 18
-COLUMNS = 19
+NAME_STARTS, NAMES, NAME_BYTES = 19, 20, 21
+COLUMNS = 22
 
 helper = njit(nogil=True, cache=True, no_cpython_wrapper=True)
 inlined = njit(nogil=True, cache=True, no_cpython_wrapper=True, forceinline=True)
@@ -73,3 +74,51 @@ def push(heap, size, value):
         place = child
     heap[place] = value
     return size
+
+
+@inlined
+def _worse(values, numbers, place, value, number):
+    return values[place] < value or (values[place] == value and numbers[place] > number)
+
+
+@helper
+def _sink(values, numbers, size, value, number):
+    """Put a pair into the heap of ``size`` pairs, whose first is to be replaced and will be the worst."""
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and _worse(values, numbers, child + 1, values[child], numbers[child]):
+            child += 1
+        if not _worse(values, numbers, child, value, number):
+            break
+        values[place], numbers[place] = values[child], numbers[child]
+        place = child
+    values[place], numbers[place] = value, number
+
+
+@helper
+def _rise(values, numbers, place):
+    """Let the pair at ``place`` take its place in the heap of those before it."""
+    value, number = values[place], numbers[place]
+    while place > 0:
+        parent = (place - 1) >> 1
+        if not _worse(values, numbers, parent, value, number):
+            values[place], numbers[place] = values[parent], numbers[parent]
+            place = parent
+        else:
+            break
+    values[place], numbers[place] = value, number
+
+
+@helper
+def sort_best_first(values, numbers):
+    """Sort both: largest value first, equal values by increasing number. A heap of the worst, emptied from
+    behind: no memory, and no case in which it is slow."""
+    for place in range(1, len(values)):
+        _rise(values, numbers, place)
+    for last in range(len(values) - 1, 0, -1):
+        value, number = values[last], numbers[last]
+        values[last], numbers[last] = values[0], numbers[0]
+        _sink(values, numbers, last, value, number)

@@ -5,12 +5,11 @@ Not exact: a page whose heaviest terms miss the query is never proposed. ``recal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vsplade.errors import InputError
 from vsplade.query.plan import Ranking
-from vsplade.types import SparseVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +29,11 @@ class TwoStage:
         return max(self.pages or max(10 * k, 100), k)
 
 
-def recall(
-    queries: Sequence[SparseVector],
-    exact: Callable[[SparseVector], Ranking],
-    two_stage: Callable[[SparseVector], Ranking],
-) -> float:
+def recall(exact: Sequence[Ranking], two_stage: Sequence[Ranking]) -> float:
     """Mean share of the exact results that two-stage search also finds; queries without results left out."""
     shares = []
-    for query in queries:
-        wanted = set(exact(query).numbers.tolist())
+    for right, found in zip(exact, two_stage, strict=True):
+        wanted = set(right.numbers.tolist())
         if wanted:
-            shares.append(len(wanted & set(two_stage(query).numbers.tolist())) / len(wanted))
+            shares.append(len(wanted & set(found.numbers.tolist())) / len(wanted))
     return sum(shares) / len(shares) if shares else 1.0

@@ -1,0 +1,90 @@
+"""From queries to ranked, named pages in one call without the GIL: nominate, rescore, rank, read names."""
+
+# mypy: disable-error-code="untyped-decorator,no-untyped-call,no-untyped-def"
+
+from __future__ import annotations
+
+import numpy as np
+from numba import carray, njit
+
+from vsplade.query.kernels import nominate
+from vsplade.query.lanes import fetch
+from vsplade.query.rescoring import rescore, segment_of
+from vsplade.query.table import (
+    BASE,
+    NAME_BYTES,
+    NAME_STARTS,
+    NAMES,
+    PAGES,
+    at_u8,
+    at_u64,
+    helper,
+    sort_best_first,
+)
+
+NO_BOUND = 1 << 40
+"""Sums of pruned pages say nothing about true scores: all that the first stage proposes are scored."""
+
+
+@helper
+def _answer(table, terms, weights, k, first_stage, sums, numbers, scores):
+    """Fill in the best pages' numbers and scores; returns how many there are."""
+    nominated = nominate(table, terms, weights, first_stage if first_stage else k, first_stage == 0, sums)
+    found, pages, unit, under = nominated
+    sort_best_first(found, pages)
+    if first_stage:
+        found, pages, under = found[:first_stage], pages[:first_stage], NO_BOUND
+    exact = rescore(table, terms, weights, found, pages, k, unit, under)
+    pages = pages[: len(exact)]
+    bits = exact.view(np.int32).astype(np.int64)  # scores are not negative: they sort as their bits do
+    sort_best_first(bits, pages)
+    count = 0
+    while count < min(k, len(pages)) and bits[count] > 0:
+        numbers[count] = pages[count]
+        count += 1
+    scores[:count] = bits[:count].astype(np.int32).view(np.float32)
+    return count
+
+
+@helper
+def _read_names(table, numbers, counts):
+    """(starts, bytes) of the names of all pages found. They lie anywhere in memory, so all are asked for
+    before the first is read."""
+    total = counts.sum()
+    starts = np.zeros(total + 1, dtype=np.int64)
+    sources = np.empty(total, dtype=np.int64)
+    for q in range(len(counts)):
+        for number in numbers[q, : counts[q]]:
+            s = segment_of(table, number)
+            fetch(table[s, NAME_STARTS] + 8 * (number - table[s, BASE]))
+    at = 0
+    for q in range(len(counts)):
+        for number in numbers[q, : counts[q]]:
+            s = segment_of(table, number)
+            page, end = number - table[s, BASE], table[s, NAME_BYTES]
+            places = carray(at_u64(table[s, NAME_STARTS]), table[s, PAGES] + 1)
+            low = max(0, min(np.int64(places[page]), end))
+            high = max(low, min(np.int64(places[page + 1]), end))
+            sources[at] = table[s, NAMES] + low
+            starts[at + 1] = starts[at] + high - low
+            fetch(sources[at])
+            at += 1
+    names = np.empty(starts[total], dtype=np.uint8)
+    for i in range(total):
+        size = starts[i + 1] - starts[i]
+        names[starts[i] : starts[i + 1]] = carray(at_u8(sources[i]), size)
+    return starts, names
+
+
+@njit(nogil=True, cache=True)
+def answer(table, starts, terms, weights, k, first_stage, sums, numbers, scores, counts):
+    """Query q has terms[starts[q]:starts[q + 1]]. Its counts[q] best pages go into rows q of ``numbers`` and
+    ``scores``; returns the names of them all, one behind the other, and where each starts.
+
+    ``sums`` (uint16 for at most SHORT_QUERY terms, else uint32) is scratch memory for 65,536 pages.
+    ``first_stage`` > 0: only so many pages, those with the largest sums, are scored.
+    """
+    for q in range(len(counts)):
+        span = slice(starts[q], starts[q + 1])
+        counts[q] = _answer(table, terms[span], weights[span], k, first_stage, sums, numbers[q], scores[q])
+    return _read_names(table, numbers, counts)
