@@ -17,7 +17,7 @@ NONE = torch.zeros(0, dtype=torch.long)
 
 
 def word_targets(word: torch.Tensor, counted: torch.Tensor) -> Targets:
-    return Targets(word, counted, NONE, NONE, NONE, NONE, NONE)
+    return Targets(word, counted, NONE, NONE, NONE, NONE, NONE, NONE)
 
 
 def test_word_loss_and_its_gradient() -> None:
@@ -66,18 +66,20 @@ def test_naming_looks_at_the_asked_cells(tiny: NetworkConfig) -> None:
     word = torch.zeros(2, 8, 8)
     word[0, 2, 3] = word[1, 7, 0] = 1
     places = (torch.tensor([0, 1]), torch.tensor([2, 7]), torch.tensor([3, 0]))
-    terms = torch.tensor([11, 22])
+    terms, em = torch.tensor([11, 22]), torch.tensor([8.0, 32.0])
     characters = torch.zeros(2, 8, 16, dtype=torch.long)
-    targets = Targets(word, torch.ones(2, 8, 8, dtype=torch.bool), *places, terms, characters)
+    targets = Targets(word, torch.ones(2, 8, 8, dtype=torch.bool), *places, terms, em, characters)
     outputs = model.trunk(pictures)
     losses = reader_losses(model, outputs, targets, 100, torch.Generator().manual_seed(1))
     logits = model.head(cell_features(outputs[1], outputs[2], *places))
     expected = torch.nn.functional.cross_entropy(logits, terms)
     assert losses.name.item() == pytest.approx(expected.item(), rel=1e-5)
+    octaves = model.size(model.head.look(cell_features(outputs[1], outputs[2], *places)))[:, 0]
+    assert losses.size.item() == pytest.approx((octaves - torch.tensor([3.0, 5.0])).abs().mean().item())
     assert sorted(losses.window.tolist()) == [0, 1]
     only_one = reader_losses(model, outputs, targets, 1, torch.Generator().manual_seed(1))
     assert len(only_one.right) == 1
-    (losses.word + losses.name + losses.character).backward()
+    (losses.word + losses.name + losses.character + losses.size).backward()
     assert all(p.grad is not None for p in model.parameters())
 
 
@@ -85,9 +87,9 @@ def test_a_batch_without_a_word_teaches_and_breaks_nothing(tiny: NetworkConfig) 
     model = Reader(tiny).eval()
     empty = Targets(
         torch.zeros(1, 8, 8), torch.ones(1, 8, 8, dtype=torch.bool), NONE, NONE, NONE, NONE,
-        torch.zeros(1, 8, 16, dtype=torch.long),
+        torch.zeros(0), torch.zeros(1, 8, 16, dtype=torch.long),
     )  # fmt: skip
     losses = reader_losses(model, model.trunk(torch.zeros(1, 1, 64, 64)), empty, 10, torch.Generator())
     assert losses.name.item() == 0
-    (losses.word + losses.name + losses.character).backward()
+    (losses.word + losses.name + losses.character + losses.size).backward()
     assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters() if p.grad is not None)

@@ -115,7 +115,13 @@ class Head(nn.Module):
         self.vocabulary = nn.Linear(config.rank, config.vocabulary)
 
     def forward(self, features: Tensor) -> Tensor:
-        logits: Tensor = self.vocabulary(self.narrow(functional.relu(self.hidden(features))))
+        return self.name(self.look(features))
+
+    def look(self, features: Tensor) -> Tensor:
+        return functional.relu(self.hidden(features))
+
+    def name(self, seen: Tensor) -> Tensor:
+        logits: Tensor = self.vocabulary(self.narrow(seen))
         return logits
 
 
@@ -125,6 +131,8 @@ class Reader(nn.Module):
         self.config = config
         self.trunk = Trunk(config)
         self.head = Head(config)
+        self.size = nn.Linear(config.hidden, 1)
+        """Of the type in a cell, from what the head sees there: the logarithm (base 2) of its em in px."""
         self.characters = nn.Conv2d(config.middle, 2 * CHARACTER_CLASSES, 1)
         """Left and right half of a cell: what character has its middle there. Dropped after training."""
 

@@ -76,6 +76,7 @@ class TrainingConfig:
     scenes: int = option("Layouts made before the start; words and faces are new every time.", 40_000)
     pages_per_file: int = option("Pages of one PDF, at most.", 150)
     character_weight: float = option("Weight of the character loss.", 1.0)
+    size_weight: float = option("Weight of the loss on the size of type.", 0.3)
     seed: int = option("Of the weights, the layouts and every batch.", 0)
     compile: bool = option("Compile the network with torch.compile.", False)
 

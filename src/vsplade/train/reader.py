@@ -100,6 +100,7 @@ class Meter:
             "word": losses.word.detach(),
             "name": losses.name.detach(),
             "character": losses.character.detach(),
+            "size": losses.size.detach(),
             "named_drawn": (right * drawn).sum() / drawn.sum().clamp(min=1),
             "named_real": (right * ~drawn).sum() / (~drawn).sum().clamp(min=1),
             "found_drawn": (found * drawn).sum() / drawn.sum().clamp(min=1),
@@ -161,6 +162,7 @@ class Training:
             self.generator.manual_seed(batch_seed(self.config.seed, self.step))
             losses = reader_losses(self.model, outputs, batch.targets, self.config.pieces, self.generator)
         total = losses.word + losses.name + self.config.character_weight * losses.character
+        total = total + self.config.size_weight * losses.size
         self.optimizer.zero_grad(set_to_none=True)
         total.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 2.0)

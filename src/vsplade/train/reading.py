@@ -1,4 +1,4 @@
-"""The losses: find the middle of every word piece, name it, and read characters on the way."""
+"""The losses: find the middle of every word piece, name it, tell its size, and read characters on the way."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class Losses:
     word: Tensor
     name: Tensor
     character: Tensor
+    size: Tensor
     right: Tensor  # (pieces,) whether each asked piece was named right
     window: Tensor  # (pieces,) its window
     found: Tensor  # (pieces,) whether its cell fires
@@ -46,6 +47,11 @@ def character_loss(logits: Tensor, target: Tensor) -> Tensor:
     return functional.cross_entropy(logits, target.reshape(-1), weight=weight, ignore_index=-1)
 
 
+def size_loss(guess: Tensor, em: Tensor) -> Tensor:
+    """How far off the size of the type is, in octaves."""
+    return (guess.float() - em.log2()).abs().sum() / max(1, len(em))
+
+
 def reader_losses(
     model: Reader,
     outputs: tuple[Tensor, Tensor, Tensor, Tensor],
@@ -59,7 +65,8 @@ def reader_losses(
     window, row = targets.piece_window[chosen], targets.piece_row[chosen]
     column = targets.piece_column[chosen]
     terms = targets.piece_term[chosen]
-    named = model.head(cell_features(fine, coarse, window, row, column))
+    seen = model.head.look(cell_features(fine, coarse, window, row, column))
+    named = model.head.name(seen)
     each = functional.cross_entropy(named.float(), terms, reduction="none")
     name = (each * name_weights(terms, model.config.vocabulary)).sum() / max(1, len(terms))
     fires = (logits.detach() > -1.0) & targets.counted
@@ -68,6 +75,7 @@ def reader_losses(
         word_loss(logits, targets),
         name,
         character_loss(model.characters(middle), targets.characters),
+        size_loss(model.size(seen)[:, 0], targets.piece_em[chosen]),
         named.detach().argmax(1) == terms,
         window,
         logits.detach()[window, row, column] > -1.0,

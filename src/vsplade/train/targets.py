@@ -30,6 +30,7 @@ class Targets:
     piece_row: Tensor
     piece_column: Tensor
     piece_term: Tensor
+    piece_em: Tensor
     characters: Tensor  # (windows, GRID, 2 * GRID) class, -1 where it does not count
 
 
@@ -72,5 +73,6 @@ def build_targets(labels: Labels, pictures: Tensor) -> Targets:
         row[asked],
         column[asked],
         labels.piece_term[asked],
+        em[asked],
         characters.view(windows, GRID, 2 * GRID),
     )
