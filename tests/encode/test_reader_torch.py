@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
+from PIL import Image
 from test_reader import WORDS, page, sheet
 
 from vsplade.encode import load_encoder
 from vsplade.errors import InputError
-from vsplade.types import SparseVector
+from vsplade.types import Page, SparseVector
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("onnx")
 
 COSINE = 0.95
 """docs/model-card.md states it: torch does not round activations to 8 bits."""
@@ -44,3 +46,72 @@ def test_blank_and_empty_batches() -> None:
 def test_no_gpu_is_explained() -> None:
     with pytest.raises(InputError, match="no GPU"):
         load_encoder("reader:device=cuda")
+
+
+def test_order_is_kept_over_batches_of_other_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch waits for pages of its own shape, but no vector overtakes another."""
+    from vsplade.encode import reader_torch
+
+    monkeypatch.setattr(reader_torch, "BATCH", 2)
+    monkeypatch.setattr(reader_torch, "MOST_WAITING", 3)
+    words = ["harbour", "mountain", "winter", "garden", "letter", "bridge", "silver"]
+    sizes = [(250, 100), (180, 150), (250, 100), (250, 100), (180, 150), (250, 100), (400, 90)]
+    encoder = load_encoder("reader:device=cpu:0")
+    taken = 0
+
+    def pages() -> Iterator[Page]:
+        nonlocal taken
+        for word, size in zip(words, sizes, strict=True):
+            taken += 1
+            yield page(sheet(word, 18, *size), word)
+
+    ahead = []
+    for word, vector in zip(words, encoder.encode_pages(pages()), strict=True):
+        ahead.append(taken)
+        (term,) = encoder.vocabulary.encode(word)  # type: ignore[attr-defined]
+        assert term in vector.top(3).terms
+    assert ahead[0] <= 3  # not the whole list at once
+
+
+def test_places_are_those_of_the_words() -> None:
+    image = Image.new("L", (400, 500), 255)
+    image.paste(sheet("harbour", 24, 240, 100), (150, 370))
+    encoder = load_encoder("reader:device=cpu:0")
+    (term,) = encoder.vocabulary.encode("harbour")  # type: ignore[attr-defined]
+    vector, boxes = encoder.encode_with_places(page(image))  # type: ignore[attr-defined]
+    box = boxes[vector.terms.tolist().index(term)]
+    assert box.left > 0.3
+    assert 0.75 < (box.top + box.bottom) / 2 < 0.95
+
+
+def test_best_terms_are_an_exact_top_k() -> None:
+    from vsplade.encode.reader_torch import best_terms
+
+    logits = torch.randn(50, 28 * 32, generator=torch.Generator().manual_seed(0)) * 3
+    logits[0, :4] = 9  # all in one group
+    expected = torch.softmax(logits, 1).topk(4, 1)
+    values, terms = best_terms(logits, 4)
+    torch.testing.assert_close(values, expected.values)
+    assert (logits.gather(1, terms) == logits.gather(1, expected.indices)).all()
+    values, terms = best_terms(logits[:, :-1], 4)  # no whole number of groups
+    torch.testing.assert_close(values, torch.softmax(logits[:, :-1], 1).topk(4, 1).values)
+
+
+@pytest.mark.parametrize("stem", [0, 8])
+def test_fused_network_is_the_same_function(stem: int) -> None:
+    from vsplade.encode.fused import convolve_add_relu, convolve_relu, fuse
+    from vsplade.encode.network import NetworkConfig, Reader, fold_norms
+
+    torch.manual_seed(0)
+    config = NetworkConfig(vocabulary=64, stem=stem, fine=8, middle=16, coarse=24, hidden=16, rank=8)
+    reader = Reader(config).eval()
+    fold_norms(reader)
+    fused = fuse(reader.trunk)
+    picture = torch.rand(2, 1, 64, 96)
+    with torch.inference_mode():
+        for one, two in zip(reader.trunk(picture), fused(picture), strict=True):
+            torch.testing.assert_close(one, two)
+    made = [node.target for node in fused.graph.nodes]
+    blocks = config.fine_blocks + config.middle_blocks + config.coarse_blocks + 1
+    assert made.count(convolve_add_relu) == blocks
+    assert made.count(convolve_relu) == blocks + (4 if stem else 3)

@@ -21,17 +21,17 @@ class Trap:
         self._file = file
         self.pages = file.pages
 
-    def page(self, number: int, longest_edge: int) -> PageContent:
+    def page(self, number: int, longest_edge: int, grey: bool = False) -> PageContent:
         if number == 2:
             os.abort()
-        return self._file.page(number, longest_edge)
+        return self._file.page(number, longest_edge, grey)
 
     def close(self) -> None:
         self._file.close()
 
 
 class EveryPageTrap(Trap):
-    def page(self, number: int, longest_edge: int) -> PageContent:
+    def page(self, number: int, longest_edge: int, grey: bool = False) -> PageContent:
         os.abort()
 
 

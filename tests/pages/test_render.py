@@ -12,13 +12,23 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pypdfium2 as pdfium
 import pytest
 from PIL import Image
 
 from pages.samples import drawing, pdf_bytes, write_pdf
 from vsplade.errors import InputError, VspladeError
-from vsplade.pages import NO_PIXELS, FileProblem, Limits, RenderedPage, SourceFile, name_files, render
+from vsplade.pages import (
+    NO_PIXELS,
+    FileProblem,
+    Limits,
+    RenderedPage,
+    SourceFile,
+    grey_levels,
+    name_files,
+    render,
+)
 
 
 def run(paths: list[Path], edge: int = 200, **options: object) -> list[RenderedPage | FileProblem]:
@@ -293,3 +303,43 @@ def _wait_for(condition: object, seconds: float = 30.0) -> None:
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < end, "it never happened"
         time.sleep(0.05)
+
+
+def test_grey_pages_are_the_colour_pages_without_colour(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    colours = rng.integers(0, 256, (40, 60, 3), np.uint8)
+    for name in ("a.png", "b.webp"):
+        Image.fromarray(colours).save(tmp_path / name, **({"lossless": True} if name == "b.webp" else {}))
+    smooth = Image.fromarray(colours).resize((600, 400), Image.Resampling.BICUBIC)
+    smooth.save(tmp_path / "c.jpg", quality=95)
+    files = name_files([str(tmp_path / name) for name in ("a.png", "b.webp", "c.jpg")])
+    colour, grey = (list(render(files, 60, grey=grey, workers=1)) for grey in (False, True))
+    for one, two in zip(colour, grey, strict=True):
+        assert isinstance(one, RenderedPage)
+        assert isinstance(two, RenderedPage)
+        assert (one.page.image.mode, two.page.image.mode) == ("RGB", "L")
+        assert one.page.image.size == two.page.image.size
+        expected = np.asarray(one.page.image.convert("L"), np.int16)
+        assert np.abs(np.asarray(two.page.image, np.int16) - expected).max() <= 3
+        np.testing.assert_array_equal(grey_levels(two.page.image), np.asarray(two.page.image))
+        np.testing.assert_array_equal(grey_levels(one.page.image), expected)
+
+
+def test_grey_pages_keep_their_colours_in_thumbnails(tmp_path: Path) -> None:
+    Image.new("RGB", (80, 50), (200, 30, 30)).save(tmp_path / "a.png")
+    (result,) = render(name_files([str(tmp_path / "a.png")]), 60, grey=True, thumbnail=20, workers=1)
+    assert isinstance(result, RenderedPage)
+    assert result.page.image.mode == "L"
+    with Image.open(io.BytesIO(result.thumbnail or b"")) as small:
+        red, green, _ = small.convert("RGB").getpixel((10, 5))
+    assert red > green + 100
+
+
+def test_grey_levels_of_a_page_that_was_drawn_on(tmp_path: Path) -> None:
+    Image.new("L", (60, 40), 200).save(tmp_path / "a.png")
+    (result,) = render(name_files([str(tmp_path / "a.png")]), 60, grey=True, workers=1)
+    assert isinstance(result, RenderedPage)
+    image = result.page.image
+    image.paste(7, (0, 0, 5, 5))
+    assert grey_levels(image)[0, 0] == 7
+    assert grey_levels(image)[-1, -1] == 200

@@ -104,10 +104,10 @@ class EncodedPages:
             yield self._waiting.popleft(), vector
 
     def _readable(self) -> Iterator[Page]:
-        from vsplade.pages import FileProblem, name_files, render
+        from vsplade.pages import FileProblem, name_files, render_for
 
-        files, edge = name_files(self._files), self._encoder.longest_edge
-        for result in render(files, edge, limits=self._limits, workers=self._workers):
+        files = name_files(self._files)
+        for result in render_for(self._encoder, files, limits=self._limits, workers=self._workers):
             if isinstance(result, FileProblem):
                 self.problems.append(result)
             else:

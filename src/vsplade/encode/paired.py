@@ -64,6 +64,14 @@ class PairedEncoder:
     def longest_edge(self) -> int:
         return self.first.longest_edge
 
+    @property
+    def reads_grey(self) -> bool:
+        return bool(getattr(self.first, "reads_grey", False))
+
+    @property
+    def on_gpu(self) -> bool:
+        return bool(getattr(self.first, "on_gpu", False))
+
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         texts: deque[str | None] = deque()  # of pages that the first encoder has taken and not yet answered
 

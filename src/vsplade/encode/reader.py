@@ -81,6 +81,8 @@ def fold(picture: NDArray[Any]) -> NDArray[Any]:
 
 
 class ReaderEncoder:
+    reads_grey = True
+
     def __init__(self, options: ReaderOptions) -> None:
         self.options = options
         self._folder = Path(options.model) if options.model else MODEL

@@ -1,41 +1,59 @@
 """The reader on a GPU: the same 8-bit weights, unpacked into torch, whole pages in batches.
 
-Activations are not rounded to 8 bits here, so vectors differ from onnxruntime's by a little
-(docs/model-card.md says how much); the fingerprint is the same, and an index may be filled by both.
+A page crosses to the GPU once, as grey bytes, in one transfer a batch from pinned memory; its smaller copies
+are made there, and only terms and weights come back. Two batches are under way at a time, each on a stream of
+its own: while one waits for its bytes or for the number of its words, the other computes.
+
+Activations are not rounded to 8 bits here and blank paper is read too, so vectors differ from onnxruntime's
+by a little (docs/model-card.md says how much); the fingerprint is the same, and an index may be filled by
+both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from vsplade.encode.fused import fuse
 from vsplade.encode.ink import BLOCK
-from vsplade.encode.network import CELL, Reader, cell_features, fold_norms
+from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features, fold_norms
+from vsplade.encode.onnx_weights import initializers
 from vsplade.encode.reader import Cells, ReaderEncoder, ReaderOptions
-from vsplade.errors import InputError, MissingExtraError
+from vsplade.encode.shrink import shrink
+from vsplade.errors import InputError
+from vsplade.pages import grey_levels
+from vsplade.pages.resize import fit_size
 from vsplade.types import Page, SparseVector
 
 if TYPE_CHECKING:
     from PIL import Image
 
-BATCH = 16
+BATCH = 32
+LANES = 2
+"""Batches under way at a time."""
+MOST_WAITING = 4 * BATCH
+"""Pages taken and not yet answered, before batches are run that are not full."""
+SIDE = 128
+"""Pages are filled up to multiples of this, so that there are few shapes and most batches are full."""
 HEAD_CELLS = 8192
+GROUP = 32
+"""Terms of which only the best is looked at first: the best few of all are among the best few groups."""
 
 
 def unpacked(path: Path) -> dict[str, NDArray[np.float32]]:
     """The weights of an 8-bit ONNX file by their names in the network, as float32."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise MissingExtraError("Reading pages with torch", "train") from error
-    held = {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(str(path)).graph.initializer}
+    held = initializers(path)
     weights: dict[str, NDArray[np.float32]] = {}
     for name, value in held.items():
         base, _, suffix = name.rpartition("_")
@@ -53,8 +71,6 @@ def unpacked(path: Path) -> dict[str, NDArray[np.float32]]:
 
 def load_network(folder: Path, config: dict[str, Any]) -> Reader:
     """The network with its norms folded, strictly: every weight must be there."""
-    from vsplade.encode.network import NetworkConfig
-
     reader: Reader = Reader(NetworkConfig(**config["network"])).eval()
     fold_norms(reader)
     found = {
@@ -62,7 +78,7 @@ def load_network(folder: Path, config: dict[str, Any]) -> Reader:
         for part in ("trunk", "head")
         for name, w in unpacked(folder / f"{part}.onnx").items()
     }
-    wanted = {name for name in reader.state_dict() if not name.startswith("characters.")}
+    wanted = {name for name in reader.state_dict() if not name.startswith(("characters.", "size."))}
     if wanted != found.keys():
         odd = sorted(wanted ^ found.keys())
         raise InputError(f"{folder} does not fit the network; missing or unexpected: {', '.join(odd[:5])}.")
@@ -70,57 +86,238 @@ def load_network(folder: Path, config: dict[str, Any]) -> Reader:
     return reader
 
 
+def best_terms(logits: Tensor, best: int) -> tuple[Tensor, Tensor]:
+    """Probabilities and terms of the ``best`` likeliest of each row: an exact top-k, reading a row once."""
+    chance = torch.softmax(logits, 1)
+    if logits.shape[1] % GROUP:
+        return tuple(chance.topk(best, 1))
+    groups = chance.view(len(chance), chance.shape[1] // GROUP, GROUP)
+    chosen = groups.amax(2).topk(best, 1).indices
+    near = groups.gather(1, chosen[:, :, None].expand(-1, -1, GROUP)).flatten(1)
+    values, place = near.topk(best, 1)
+    return values, chosen.gather(1, place // GROUP) * GROUP + place % GROUP
+
+
+@dataclass
+class Batch:
+    """Grey pages on the device, end to end, and where each begins."""
+
+    levels: Tensor
+    start: Tensor
+    sizes: list[tuple[int, int]]
+    """(height, width); those beyond ``pages`` only fill the batch up."""
+    pages: int
+
+    def picture(self, side: int) -> Tensor:
+        """(n, H, W), sides multiples of ``side``, the last row and column of each repeated to the end."""
+        height, width = padded(self.sizes, side)
+        device, size = self.levels.device, on(self.sizes, self.levels.device, torch.int32)
+        row = torch.arange(height, device=device, dtype=torch.int32)[None].minimum(size[:, :1] - 1)
+        column = torch.arange(width, device=device, dtype=torch.int32)[None].minimum(size[:, 1:] - 1)
+        place = (self.start[:, None] + row * size[:, 1:])[:, :, None] + column[:, None]
+        return self.levels.index_select(0, place.view(-1)).view(len(size), height, width)
+
+
+@dataclass
+class Found:
+    """Words in the cells of a batch, copy after copy."""
+
+    places: list[tuple[Tensor, Tensor, Tensor]]
+    """For every copy: page, row, column."""
+    sizes: list[list[tuple[int, int]]]
+    probability: Tensor
+    term: Tensor
+
+
+def padded(sizes: Sequence[tuple[int, int]], side: int) -> tuple[int, int]:
+    height, width = (max(size[axis] for size in sizes) for axis in (0, 1))
+    return height + -height % side, width + -width % side
+
+
+def on(numbers: Sequence[Any], device: torch.device, kind: Any) -> Tensor:
+    """A small tensor, without waiting for the device."""
+    plain = torch.tensor(numbers, dtype=kind)
+    return plain.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else plain.to(device)
+
+
 class TorchReaderEncoder(ReaderEncoder):
+    on_gpu = True
+
     def __init__(self, options: ReaderOptions) -> None:
         super().__init__(options)
         self.device = torch.device(options.device)
-        if self.device.type == "cuda" and not torch.cuda.is_available():
+        cuda = self.device.type == "cuda"
+        if cuda and not torch.cuda.is_available():
             raise InputError("There is no GPU that torch can use; leave the reader's option 'device' out.")
-        self.network = load_network(self._folder, self._config).to(self.device)
-        if self.device.type == "cuda":
+        self.kind = torch.float16 if cuda else torch.float32
+        self.network = load_network(self._folder, self._config).to(self.device, self.kind)
+        if cuda:
             self.network = self.network.to(memory_format=torch.channels_last)
+        self.trunk: Callable[[Tensor], tuple[Tensor, Tensor, Tensor, Tensor]] = (
+            fuse(self.network.trunk) if cuda else self.network.trunk
+        )
+        self._own = threading.local()
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
-        stream = iter(pages)
-        with ThreadPoolExecutor(self.options.threads or 8) as pool:
-            while batch := list(islice(stream, BATCH)):
-                yield from pool.map(self._pool, self.read_batch([page.image for page in batch]))
+        lanes = ThreadPoolExecutor(LANES, thread_name_prefix="reader-gpu")
+        queue = _Queue(lambda images: lanes.submit(self.encode_batch, images))
+        try:
+            for page in pages:
+                queue.add(page.image)
+                yield from queue.ready()
+            yield from queue.rest()
+        finally:
+            lanes.shutdown(wait=True, cancel_futures=True)
+
+    def encode_batch(self, images: Sequence[Image.Image]) -> list[SparseVector]:
+        with torch.inference_mode(), self._stream():
+            return self.vectors(self.upload(images))
 
     def read(self, image: Image.Image) -> Cells:
-        return self.read_batch([image])[0]
+        with torch.inference_mode(), self._stream():
+            found = self.find(self.upload([image]))
+            middles, pixels = [], []
+            for (_, row, column), sizes in zip(found.places, found.sizes, strict=True):
+                pixel = np.array([[1 / sizes[0][1], 1 / sizes[0][0]]], np.float32)
+                middles.append((torch.stack([column, row], 1).cpu().numpy() * CELL + CELL / 2) * pixel)
+                pixels.append(np.repeat(pixel, len(middles[-1]), axis=0))
+            return Cells(
+                np.concatenate(middles).astype(np.float32),
+                np.concatenate(pixels),
+                found.probability.cpu().numpy(),
+                found.term.int().cpu().numpy(),
+            )
 
-    def read_batch(self, images: list[Image.Image]) -> list[Cells]:
-        copies = [self._read_copies(images, scale) for scale in self._config["scales"]]
-        return [Cells.join(parts) for parts in zip(*copies, strict=True)]
+    def _stream(self) -> AbstractContextManager[Any]:
+        """Each thread's own, so that batches of two threads overlap."""
+        if self.device.type != "cuda":
+            return nullcontext()
+        if not hasattr(self._own, "stream"):
+            self._own.stream = torch.cuda.Stream(self.device)
+        return torch.cuda.stream(self._own.stream)
 
-    @torch.inference_mode()
-    def _read_copies(self, images: list[Image.Image], scale: float) -> list[Cells]:
-        greys = [self._copy(image, scale) for image in images]
-        height = max(g.shape[0] for g in greys) + BLOCK - 1
-        width = max(g.shape[1] for g in greys) + BLOCK - 1
-        stack = np.zeros((len(greys), height - height % BLOCK, width - width % BLOCK), np.uint8)
-        for n, grey in enumerate(greys):
-            room = ((0, stack.shape[1] - grey.shape[0]), (0, stack.shape[2] - grey.shape[1]))
-            stack[n] = np.pad(grey, room, mode="edge")
-        dark = 1 - torch.from_numpy(stack).to(self.device)[:, None].float() / 255
-        with torch.autocast(self.device.type, torch.float16, enabled=self.device.type == "cuda"):
-            word, fine, coarse, _ = self.network.trunk(dark)
-            place = (word > self._config["floor"]).nonzero(as_tuple=True)
-            seen = cell_features(fine, coarse, *place)
-            named = [
-                torch.softmax(self.network.head(part).float(), 1).topk(self._config["best"], 1)
-                for part in seen.split(HEAD_CELLS)
-            ]
-        chance = torch.sigmoid(word[place].float())[:, None]
-        probability = (torch.cat([part.values for part in named]) * chance).cpu().numpy()
-        term = torch.cat([part.indices for part in named]).int().cpu().numpy()
-        batch, row, column = (index.cpu().numpy() for index in place)
-        cells = []
-        for n, grey in enumerate(greys):
-            pixel = np.array([[1 / grey.shape[1], 1 / grey.shape[0]]], np.float32)
-            middle = (np.stack([column, row], 1)[batch == n] * CELL + CELL / 2) * pixel
-            inside = (middle < 1).all(axis=1)  # the padding repeats the edge
-            mine = np.flatnonzero(batch == n)[inside]
-            pixels = np.repeat(pixel, len(mine), axis=0)
-            cells.append(Cells(middle[inside].astype(np.float32), pixels, probability[mine], term[mine]))
-        return cells
+    def upload(self, images: Sequence[Image.Image]) -> Batch:
+        """The grey bytes of the pages, one after the other, in one transfer."""
+        pages = [grey_levels(image) for image in images]
+        sizes = [page.shape for page in pages]
+        ends = np.cumsum([page.size for page in pages])
+        cuda = self.device.type == "cuda"
+        levels = torch.empty(int(ends[-1]), dtype=torch.uint8, pin_memory=cuda)
+        target = levels.numpy()
+        for page, end in zip(pages, ends, strict=True):
+            target[end - page.size : end].reshape(page.shape)[:] = page
+        start = [0, *ends[:-1].tolist()]
+        spare = (1 << (len(pages) - 1).bit_length()) - len(pages)  # numbers of pages come in few sizes too
+        return Batch(
+            levels.to(self.device, non_blocking=True),
+            on(start + [0] * spare, self.device, torch.int32),
+            [(height, width) for height, width in sizes] + [(1, 1)] * spare,
+            len(pages),
+        )
+
+    def find(self, batch: Batch) -> Found:
+        """Every word cell of the pages, over all the sizes they are read at."""
+        whole = batch.picture(SIDE).to(self.kind)
+        device = whole.device
+        places, features, chances, all_sizes = [], [], [], []
+        for scale in self._config["scales"]:
+            sizes = [_copy_size(size, scale) for size in batch.sizes]
+            size = on(sizes, device, torch.int64)
+            picture = whole
+            if scale != 1:
+                picture = shrink(whole, batch.sizes, sizes, *padded(sizes, SIDE // 2))
+            word, fine, coarse, _ = self.trunk((255 - picture)[:, None] / 255)
+            rows = torch.arange(word.shape[1], device=device) * CELL + CELL // 2
+            columns = torch.arange(word.shape[2], device=device) * CELL + CELL // 2
+            # what lies beyond a page repeats its edge
+            inside = (rows < size[:, :1])[:, :, None] & (columns < size[:, 1:])[:, None, :]
+            page, row, column = ((word > self._config["floor"]) & inside).nonzero(as_tuple=True)
+            places.append((page, row, column))
+            all_sizes.append(sizes)
+            features.append(cell_features(fine, coarse, page, row, column))
+            chances.append(torch.sigmoid(word[page, row, column].float()))
+        values, terms = [], []
+        for part in torch.cat(features).split(HEAD_CELLS):
+            value, term = best_terms(self.network.head(part), self._config["best"])
+            values.append(value)
+            terms.append(term)
+        return Found(
+            places, all_sizes, torch.cat(values).float() * torch.cat(chances)[:, None], torch.cat(terms)
+        )
+
+    def vectors(self, batch: Batch) -> list[SparseVector]:
+        """As ``ReaderEncoder._pool``: expected counts to weights, for all pages at once, on the device."""
+        found, terms = self.find(batch), len(self._tokenizer)
+        counts = torch.zeros(len(batch.sizes) * terms, device=self.device)
+        page = torch.cat([place[0] for place in found.places])
+        counts.scatter_add_(0, (page[:, None] * terms + found.term).view(-1), found.probability.view(-1))
+        counts = counts.view(-1, terms)[: batch.pages]
+        kept = torch.where(counts > self._least, counts, 0.0)
+        length = kept.sum(1, keepdim=True).clamp(min=self._config["shortest"])
+        weights = kept / (kept + self._config["saturation"] * length)
+        row, column = kept.nonzero(as_tuple=True)
+        values, column = weights[row, column].cpu().numpy(), column.int().cpu().numpy().astype(np.uint32)
+        ends = np.cumsum((kept > 0).sum(1).cpu().numpy())[:-1]
+        return [
+            SparseVector(*part) for part in zip(np.split(column, ends), np.split(values, ends), strict=True)
+        ]
+
+
+def _copy_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
+    """(height, width) of the copy that ``ReaderEncoder`` reads at this scale."""
+    if scale == 1:
+        return size
+    width, height = fit_size(size[1], size[0], max(BLOCK, round(max(size) * scale)))
+    return height, width
+
+
+@dataclass
+class _Open:
+    """A batch that is being filled, or on its way."""
+
+    images: list[Image.Image] = field(default_factory=list)
+    answer: Future[list[SparseVector]] | None = None
+
+
+class _Queue:
+    """Pages into batches of about one shape; vectors out in the order of the pages."""
+
+    def __init__(self, submit: Callable[[list[Image.Image]], Future[list[SparseVector]]]) -> None:
+        self._submit = submit
+        self._open: dict[tuple[int, int], _Open] = {}
+        self._waiting: deque[tuple[_Open, int]] = deque()
+
+    def add(self, image: Image.Image) -> None:
+        shape = (-(-image.width // SIDE), -(-image.height // SIDE))
+        batch = self._open.setdefault(shape, _Open())
+        self._waiting.append((batch, len(batch.images)))
+        batch.images.append(image)
+        if len(batch.images) == BATCH:
+            self._send(self._open.pop(shape))
+
+    def ready(self) -> Iterator[SparseVector]:
+        """What is done; waits only where too much is under way."""
+        while self._waiting:
+            answer = self._waiting[0][0].answer
+            if len(self._waiting) < MOST_WAITING and (answer is None or not answer.done()):
+                return
+            yield self._next()
+
+    def rest(self) -> Iterator[SparseVector]:
+        for batch in self._open.values():
+            self._send(batch)
+        self._open.clear()
+        while self._waiting:
+            yield self._next()
+
+    def _next(self) -> SparseVector:
+        batch, number = self._waiting.popleft()
+        if batch.answer is None:
+            shape = next(shape for shape, other in self._open.items() if other is batch)
+            self._send(self._open.pop(shape))
+        assert batch.answer is not None
+        return batch.answer.result()[number]
+
+    def _send(self, batch: _Open) -> None:
+        batch.answer = self._submit(batch.images)
+        batch.images = []

@@ -8,7 +8,7 @@ from contextlib import closing
 
 from vsplade.errors import PageError
 from vsplade.evaluate.dataset import Dataset
-from vsplade.pages import FileProblem, SourceFile, render
+from vsplade.pages import FileProblem, SourceFile, render_for
 from vsplade.types import Encoder, Page, SparseVector
 
 
@@ -31,7 +31,7 @@ def encode_files(
     def pages() -> Iterator[Page]:
         done = 0
         # A generator abandoned on an error must not leave worker processes behind.
-        with closing(render(sources, encoder.longest_edge, workers=workers)) as results:
+        with closing(render_for(encoder, sources, workers=workers)) as results:
             for result in results:
                 if isinstance(result, FileProblem):
                     where = result.path if result.page is None else f"{result.path}, page {result.page}"

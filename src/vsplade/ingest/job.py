@@ -29,7 +29,7 @@ from vsplade.pages import (
     SourceFile,
     discover,
     name_files,
-    render,
+    render_for,
 )
 from vsplade.types import Encoder, Json, Metadata, Page, SparseVector
 
@@ -143,10 +143,9 @@ class _Job:
     def run(self, paths: list[str], limits: Limits, thumbnails: int, workers: int | None) -> None:
         named = name_files(paths, {path: record.doc_id for path, record in self._records.items()})
         self._estimate.begin(paths)
-        edge = self._encoder.longest_edge
         plan = self._plan(named, limits)
         try:
-            rendered = render(plan, edge, thumbnail=thumbnails, limits=limits, workers=workers)
+            rendered = render_for(self._encoder, plan, thumbnail=thumbnails, limits=limits, workers=workers)
             waiting: deque[RenderedPage] = deque()
             with closing(rendered):
                 for vector in self._encoder.encode_pages(self._pages(rendered, waiting)):

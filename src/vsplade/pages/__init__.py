@@ -1,10 +1,11 @@
 """Files in, pictures of pages out: the only place that decodes, renders and resizes."""
 
+from vsplade.pages.content import grey_levels
 from vsplade.pages.discover import Discovery, FileProblem, discover
 from vsplade.pages.limits import Limits
 from vsplade.pages.naming import SourceFile, name_files, page_id
 from vsplade.pages.picture import to_grey_or_rgb
-from vsplade.pages.render import NO_PIXELS, default_workers, render
+from vsplade.pages.render import NO_PIXELS, default_workers, render, render_for
 from vsplade.pages.resize import fit
 from vsplade.pages.schedule import Rendered, RenderedPage
 
@@ -19,8 +20,10 @@ __all__ = [
     "default_workers",
     "discover",
     "fit",
+    "grey_levels",
     "name_files",
     "page_id",
     "render",
+    "render_for",
     "to_grey_or_rgb",
 ]

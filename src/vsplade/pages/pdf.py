@@ -33,7 +33,7 @@ class PdfFile:
         self.pages = len(self._document)
         self._document.init_forms()
 
-    def page(self, number: int, longest_edge: int) -> PageContent:
+    def page(self, number: int, longest_edge: int, grey: bool = False) -> PageContent:
         try:
             page = self._document[number - 1]
             try:

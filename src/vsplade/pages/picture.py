@@ -40,7 +40,7 @@ class PictureFile:
             raise PageError("is not a picture that can be read, or it is damaged") from None
         self.pages = int(getattr(self._image, "n_frames", 1)) if self._image.format == "TIFF" else 1
 
-    def page(self, number: int, longest_edge: int) -> PageContent:
+    def page(self, number: int, longest_edge: int, grey: bool = False) -> PageContent:
         image = self._image
         if self.pages > 1:
             image.seek(number - 1)
@@ -55,7 +55,8 @@ class PictureFile:
         if image.format in ("JPEG", "MPO"):
             # The decoder itself can leave out detail: a huge photograph costs a 64th of its pixels. A
             # progressive one is held in memory whole all the same, so there it does not count.
-            image.draft(None, fit_size(width, height, longest_edge))
+            # Asked for grey, it leaves out colour too.
+            image.draft("L" if grey else None, fit_size(width, height, longest_edge))
             if not image.info.get("progressive"):
                 pixels = image.size[0] * image.size[1]
         if pixels > self._limits.max_pixels:
@@ -64,7 +65,7 @@ class PictureFile:
                 "make it smaller or raise max_pixels"
             )
         image.load()
-        shown = to_grey_or_rgb(image, longest_edge)
+        shown = to_grey_or_rgb(image.convert("L") if grey and image.mode == "RGB" else image, longest_edge)
         return PageContent(Pixels.of(shown if turn is None else shown.transpose(turn)), *upright)
 
     def close(self) -> None:

@@ -13,6 +13,9 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vsplade.errors import VspladeError
 from vsplade.pages.wire import Header, read_frame
 
@@ -50,7 +53,7 @@ class RendererProcess:
         with suppress(OSError):  # it has just died: the next receive finds out and says why
             self._process.stdin.write(json.dumps(job).encode() + b"\n")
 
-    def receive(self, seconds: float) -> tuple[Header, bytearray] | None:
+    def receive(self, seconds: float) -> tuple[Header, NDArray[np.uint8]] | None:
         """The next answer; None when the process died or had to be ended because it took too long."""
         assert self._process is not None
         assert self._process.stdout is not None

@@ -9,16 +9,19 @@ from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import asdict
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from vsplade.errors import InputError
+from vsplade.pages.content import as_image
 from vsplade.pages.discover import FileProblem
 from vsplade.pages.limits import Limits
 from vsplade.pages.naming import SourceFile
 from vsplade.pages.process import RendererProcess
 from vsplade.pages.schedule import Chunk, Rendered, RenderedPage, Schedule
 from vsplade.pages.wire import Header
-from vsplade.types import Page
+from vsplade.types import Encoder, Page
 
 NO_PIXELS = Image.new("L", (1, 1), 255)
 """The picture of a page that was asked for without pixels (``longest_edge`` 0)."""
@@ -30,11 +33,15 @@ _MAX_CHUNK_PAGES = 32
 _MAX_WORKERS = 64
 
 
-def default_workers(longest_edge: int) -> int:
-    """Half of the processors, because an encoder of pixels needs the others; all of them for text alone."""
+def default_workers(longest_edge: int, gpu: bool = False) -> int:
+    """Half of the processors, because an encoder of pixels needs the others; all of them for text alone, and
+    where the encoder runs on a GPU.
+    """
     processors = os.cpu_count() or 1
     if sys.platform == "linux":
         processors = len(os.sched_getaffinity(0))  # a container may have fewer than the machine
+    if gpu:
+        return max(1, min(_MAX_WORKERS, processors))
     return max(1, min(8, processors // 2 if longest_edge else processors))
 
 
@@ -42,23 +49,44 @@ def render(
     files: Iterable[SourceFile],
     longest_edge: int,
     *,
+    grey: bool = False,
     thumbnail: int = 0,
     limits: Limits | None = None,
     workers: int | None = None,
 ) -> Generator[Rendered, None, None]:
     """Yield every page of ``files`` in order, or a ``FileProblem`` in the place of what could not be read.
 
-    ``longest_edge`` 0 asks for text and sizes only, without pixels; ``thumbnail`` above 0 asks for a JPEG
-    with that longest edge as well. ``files`` is read lazily, from another thread. Close the generator to
-    end early.
+    ``longest_edge`` 0 asks for text and sizes only, without pixels; ``grey`` for pictures in mode ``L`` only,
+    a third of the bytes; ``thumbnail`` above 0 for a JPEG with that longest edge as well. ``files`` is read
+    lazily, from another thread. Close the generator to end early.
     """
     count = default_workers(longest_edge) if workers is None else workers
     if not 1 <= count <= _MAX_WORKERS:
         raise InputError(f"The number of workers must be between 1 and {_MAX_WORKERS}, not {count}.")
     if longest_edge < 0 or thumbnail < 0:
         raise InputError("The longest edge and the thumbnail size must not be negative.")
-    pool = _Pool(files, longest_edge, thumbnail, limits or Limits(), count)
+    pool = _Pool(files, longest_edge, grey, thumbnail, limits or Limits(), count)
     return _results(pool)
+
+
+def render_for(
+    encoder: Encoder,
+    files: Iterable[SourceFile],
+    *,
+    thumbnail: int = 0,
+    limits: Limits | None = None,
+    workers: int | None = None,
+) -> Generator[Rendered, None, None]:
+    """``render`` as an encoder wants its pages.
+
+    One that sets ``reads_grey`` gets them in grey; one that sets ``on_gpu`` leaves all processors to the
+    workers.
+    """
+    edge = encoder.longest_edge
+    if workers is None:
+        workers = default_workers(edge, bool(getattr(encoder, "on_gpu", False)))
+    grey = bool(getattr(encoder, "reads_grey", False))
+    return render(files, edge, grey=grey, thumbnail=thumbnail, limits=limits, workers=workers)
 
 
 def _results(pool: _Pool) -> Generator[Rendered, None, None]:
@@ -74,16 +102,18 @@ class _Pool:
         self,
         files: Iterable[SourceFile],
         longest_edge: int,
+        grey: bool,
         thumbnail: int,
         limits: Limits,
         workers: int,
     ) -> None:
-        window = workers + 2
-        page_bytes = max(1, longest_edge * longest_edge * 3)
+        page_bytes = max(1, longest_edge * longest_edge * (1 if grey else 3))
+        # Some room, so that one slow page does not make every worker wait for its turn to be handed out.
+        window = max(workers + 2, min(4 * workers, BUFFER_BYTES // page_bytes))
         chunk_pages = max(1, min(_MAX_CHUNK_PAGES, BUFFER_BYTES // (window * page_bytes)))
         self.schedule = Schedule(files, chunk_pages, window)
         self._seconds = limits.max_seconds
-        setup = {"longest_edge": longest_edge, "thumbnail": thumbnail, "limits": asdict(limits)}
+        setup = {"longest_edge": longest_edge, "grey": grey, "thumbnail": thumbnail, "limits": asdict(limits)}
         self._processes = [RendererProcess(setup) for _ in range(workers)]
         self._threads = [
             threading.Thread(target=self._serve, args=(process,), daemon=True) for process in self._processes
@@ -138,15 +168,14 @@ class _Pool:
             self.schedule.died(chunk, process.bury(self._seconds))
 
 
-def _page(chunk: Chunk, header: Header, payload: bytearray) -> RenderedPage:
+def _page(chunk: Chunk, header: Header, payload: NDArray[np.uint8]) -> RenderedPage:
     task = chunk.task
     pages = task.pages or 1
     image = NO_PIXELS
     split = len(payload) - header["thumbnail"]
-    thumbnail = bytes(payload[split:]) or None
-    del payload[split:]
+    thumbnail = payload[split:].tobytes() or None
     if "mode" in header:
-        image = Image.frombuffer(header["mode"], tuple(header["size"]), payload, "raw", header["mode"], 0, 1)
+        image = as_image(header["mode"], tuple(header["size"]), payload[:split])
     page = Page(
         id=task.file.page_id(header["number"], pages),
         image=image,

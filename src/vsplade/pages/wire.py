@@ -13,6 +13,9 @@ import struct
 from collections.abc import Mapping
 from typing import IO, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 _LENGTHS = struct.Struct("<IQ")
 
 Header = dict[str, Any]
@@ -32,7 +35,7 @@ def _write_all(descriptor: int, data: memoryview) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def read_frame(stream: IO[bytes]) -> tuple[Header, bytearray] | None:
+def read_frame(stream: IO[bytes]) -> tuple[Header, NDArray[np.uint8]] | None:
     """The next answer, or None when the worker's process has ended."""
     lengths = _read_exactly(stream, _LENGTHS.size)
     if lengths is None:
@@ -42,12 +45,13 @@ def read_frame(stream: IO[bytes]) -> tuple[Header, bytearray] | None:
     payload = _read_exactly(stream, payload_length)
     if header is None or payload is None:
         return None
-    return json.loads(header), payload
+    return json.loads(header.tobytes()), payload
 
 
-def _read_exactly(stream: IO[bytes], length: int) -> bytearray | None:
-    data = bytearray(length)
-    view = memoryview(data)
+def _read_exactly(stream: IO[bytes], length: int) -> NDArray[np.uint8] | None:
+    # Not a bytearray: that would be filled with zeros first, and no other thread could run meanwhile.
+    data = np.empty(length, np.uint8)
+    view = data.data
     while view:
         count = stream.readinto(view)  # type: ignore[attr-defined]
         if not count:

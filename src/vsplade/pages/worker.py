@@ -32,7 +32,9 @@ class OpenFile(Protocol):
 
     pages: int
 
-    def page(self, number: int, longest_edge: int) -> PageContent: ...
+    def page(self, number: int, longest_edge: int, grey: bool = False) -> PageContent:
+        """``grey``: colour is not needed."""
+        ...
 
     def close(self) -> None: ...
 
@@ -75,9 +77,10 @@ def reason(error: Exception) -> str:
 class Worker:
     """Answers jobs. Keeps the last file open, because the next job is most often for the same one."""
 
-    def __init__(self, output: int, longest_edge: int, thumbnail: int, limits: Limits) -> None:
+    def __init__(self, output: int, longest_edge: int, grey: bool, thumbnail: int, limits: Limits) -> None:
         self._output = output
         self._longest_edge = longest_edge
+        self._grey = grey
         self._thumbnail = thumbnail
         self._limits = limits
         self._path: str | None = None
@@ -113,7 +116,8 @@ class Worker:
         return self._file
 
     def _send_page(self, file: OpenFile, number: int) -> None:
-        content = file.page(number, self._longest_edge or self._thumbnail)
+        edge = self._longest_edge or self._thumbnail
+        content = file.page(number, edge, self._grey and not self._thumbnail)
         header = {
             "kind": "page",
             "number": number,
@@ -127,8 +131,9 @@ class Worker:
             if self._thumbnail:
                 small = thumbnail_jpeg(content.pixels.image(), self._thumbnail)
             if self._longest_edge:
-                header |= {"mode": content.pixels.mode, "size": content.pixels.size}
-                data = content.pixels.data
+                pixels = content.pixels.grey() if self._grey else content.pixels
+                header |= {"mode": pixels.mode, "size": pixels.size}
+                data = pixels.data
         self._send(header | {"thumbnail": len(small)}, data, small)
 
     def _send(self, header: dict[str, object], *payload: bytes | memoryview) -> None:
@@ -171,7 +176,7 @@ def main() -> None:
     setup = jobs.get()
     limits = Limits(**setup["limits"])
     _bound_memory(limits)
-    worker = Worker(output, setup["longest_edge"], setup["thumbnail"], limits)
+    worker = Worker(output, setup["longest_edge"], setup["grey"], setup["thumbnail"], limits)
     write_frame(output, {"kind": "ready"})
     while True:
         try:

@@ -1,0 +1,349 @@
+"""The reader on a GPU: ``python benchmarks/reading_gpu.py DATASET_DIR... --json``.
+
+- model only: pages that lie in the GPU's memory as grey bytes -> terms and weights in main memory
+- loader only: image files -> grey pages in main memory, by the renderer's processes
+- end to end: image files -> vectors; and -> an index on disk, which is all of ``vsplade index``
+- agreement with onnxruntime on the CPU, over some pages, and NDCG@5 where the data set has questions
+
+Warm-up and loading are timed apart. Each rate is of a few seconds of work; pages are read several times over
+where a data set is too small for that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from vsplade.encode import load_encoder
+from vsplade.encode import reader_torch as reading
+from vsplade.encode.reader_torch import TorchReaderEncoder
+from vsplade.pages import FileProblem, SourceFile, discover, render_for
+from vsplade.types import Page, SparseVector
+
+START = time.perf_counter()
+
+
+def say(*words: object) -> None:
+    print(
+        f"{time.strftime('%H:%M:%S')} {time.perf_counter() - START:6.1f} s",
+        *words,
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def images_of(dataset: Path) -> list[str]:
+    folder = dataset / "images" if (dataset / "images").is_dir() else dataset
+    return discover([folder]).files
+
+
+def sources(files: Sequence[str], pages: int) -> list[SourceFile]:
+    """As many pages as asked for, over and over, each under a name of its own."""
+    return [SourceFile(files[n % len(files)], f"{n}") for n in range(pages)]
+
+
+def pages_of(encoder: Any, files: list[SourceFile], workers: int | None) -> Iterator[Page]:
+    for result in render_for(encoder, files, workers=workers):
+        if isinstance(result, FileProblem):
+            sys.exit(f"{result.path}: {result.reason}")
+        yield result.page
+
+
+def rate(work: Callable[[], Iterator[object]]) -> dict[str, float]:
+    """Pages a second, from the start and without the time to the first page; and this process's own time."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    first, count = wall, 0
+    for _ in work():
+        first = first if count else time.perf_counter()
+        count += 1
+    end = time.perf_counter()
+    return {
+        "pages": count,
+        "pages_per_s": round(count / (end - wall), 1),
+        "pages_per_s_after_first": round((count - 1) / max(1e-9, end - first), 1),
+        "own_ms_a_page": round((time.process_time() - cpu) / count * 1e3, 3),
+    }
+
+
+def synchronize(encoder: TorchReaderEncoder) -> None:
+    if encoder.device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def model_only(encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds: float) -> dict[str, float]:
+    """The batches again and again, by as many threads as the encoder itself uses."""
+
+    def lane(number: int) -> int:
+        done, turn = 0, number
+        with torch.inference_mode(), encoder._stream():
+            while time.perf_counter() < deadline:
+                batch = batches[turn % len(batches)]
+                done += len(encoder.vectors(batch))
+                turn += reading.LANES
+        return done
+
+    start = time.perf_counter()
+    deadline = start + seconds
+    with ThreadPoolExecutor(reading.LANES) as lanes:
+        pages = sum(lanes.map(lane, range(reading.LANES)))
+    synchronize(encoder)
+    return {"pages": pages, "pages_per_s": round(pages / (time.perf_counter() - start), 1)}
+
+
+def stages(encoder: TorchReaderEncoder, batch: reading.Batch, repeats: int) -> dict[str, float]:
+    """Milliseconds a page of each part of the work, one after the other on one stream."""
+
+    def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+        result = work()
+        synchronize(encoder)
+        start = time.perf_counter()
+        for _ in range(repeats):
+            result = work()
+        synchronize(encoder)
+        return (time.perf_counter() - start) / repeats / batch.pages * 1e3, result
+
+    spent: dict[str, float] = {}
+    with torch.inference_mode(), encoder._stream():
+        spent["picture"], whole = timed(lambda: batch.picture(reading.SIDE).to(encoder.kind))
+        dark = (255 - whole)[:, None] / 255
+        spent["trunk_full_size"], _ = timed(lambda: encoder.trunk(dark))
+        spent["find"], found = timed(lambda: encoder.find(batch))
+        spent["vectors"], _ = timed(lambda: encoder.vectors(batch))
+    return {key: round(value, 4) for key, value in spent.items()} | {
+        "cells_a_page": round(len(found.term) / batch.pages, 1)
+    }
+
+
+def upload_batches(
+    encoder: TorchReaderEncoder, files: Sequence[str], size: int, count: int
+) -> list[reading.Batch]:
+    """Batches of pages of one shape, as ``encode_pages`` makes them."""
+    shapes: dict[tuple[int, int], list[Image.Image]] = {}
+    batches: list[reading.Batch] = []
+    for page in pages_of(encoder, sources(files, len(files)), None):
+        same = shapes.setdefault((-(-page.image.width // 128), -(-page.image.height // 128)), [])
+        same.append(page.image)
+        if len(same) == size:
+            with torch.inference_mode():
+                batches.append(encoder.upload(same))
+            same.clear()
+            if len(batches) == count:
+                break
+    if not batches:
+        with torch.inference_mode():
+            batches.append(encoder.upload(max(shapes.values(), key=len)))
+    synchronize(encoder)
+    return batches
+
+
+def compare(ours: Sequence[SparseVector], theirs: Sequence[SparseVector]) -> dict[str, float]:
+    cosines, largest, shared, top = [], [0.0], [], []
+    for a, b in zip(ours, theirs, strict=True):
+        terms = np.union1d(a.terms, b.terms)
+        x, y = np.zeros(len(terms)), np.zeros(len(terms))
+        x[np.searchsorted(terms, a.terms)] = a.weights
+        y[np.searchsorted(terms, b.terms)] = b.weights
+        if len(terms):
+            both = (x > 0) & (y > 0)
+            cosines.append(float(x @ y / max(1e-9, np.linalg.norm(x) * np.linalg.norm(y))))
+            largest.append(float(np.abs(x - y)[both].max(initial=0)))
+            shared.append(float(both.mean()))
+            top.append(
+                len(np.intersect1d(a.top(30).terms, b.top(30).terms)) / max(1, min(30, len(a), len(b)))
+            )
+    return {
+        "pages": len(ours),
+        "cosine_mean": round(float(np.mean(cosines)), 5),
+        "cosine_least": round(min(cosines), 5),
+        "largest_difference_of_a_shared_term": round(max(largest), 4),
+        "share_of_terms_in_both": round(float(np.mean(shared)), 4),
+        "share_of_top_30_in_both": round(float(np.mean(top)), 4),
+    }
+
+
+def ndcg(dataset: Path, encoder: Any, vectors: dict[str, SparseVector]) -> float:
+    """NDCG@5 by plain products: no index is needed for so few pages."""
+    import gzip
+
+    with gzip.open(dataset / "queries.jsonl.gz", "rt", encoding="utf-8") as lines:
+        queries = {str(row["_id"]): row["text"] for row in map(json.loads, lines)}
+    relevant: dict[str, dict[str, float]] = {}
+    for line in (dataset / "qrels.tsv").read_text("utf-8").splitlines():
+        query, page, grade = line.split("\t")[:3]
+        if grade.lstrip("-").isdigit():
+            relevant.setdefault(query, {})[page] = float(grade)
+    ids = list(vectors)
+    dense = np.zeros((len(encoder.vocabulary), len(ids)), np.float32)
+    for n, vector in enumerate(vectors.values()):
+        dense[vector.terms, n] = vector.weights
+    gains = []
+    for query, grades in relevant.items():
+        asked = encoder.encode_query(queries[query])
+        scores = asked.weights @ dense[asked.terms]
+        order = np.argsort(-scores, kind="stable")[:5]
+        discount = 1 / np.log2(np.arange(5) + 2)
+        gain = sum(grades.get(ids[i], 0.0) * discount[rank] for rank, i in enumerate(order) if scores[i] > 0)
+        ideal = sum(g * d for g, d in zip(sorted(grades.values(), reverse=True), discount, strict=False))
+        gains.append(gain / ideal if ideal else 0.0)
+    return round(float(np.mean(gains)), 4)
+
+
+def into_index(encoder: Any, files: Sequence[str], pages: int, workers: int | None) -> dict[str, float]:
+    """``vsplade index`` itself, over links to the files."""
+    from vsplade.ingest import index_paths
+
+    with tempfile.TemporaryDirectory() as folder:
+        linked = Path(folder) / "pages"
+        linked.mkdir()
+        for n in range(pages):
+            (linked / f"{n}{Path(files[0]).suffix}").symlink_to(files[n % len(files)])
+        report = index_paths([linked], Path(folder) / "index", encoder, workers=workers)
+    return {"pages": report.pages, "pages_per_s": round(report.pages_per_s, 1), "failed": report.failed}
+
+
+def variants(encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds: float) -> dict[str, Any]:
+    """Model only, with and without fused kernels; the encoder keeps the faster one that works."""
+    fused, plain = reading.fuse(encoder.network.trunk), encoder.network.trunk
+    measured: dict[str, Any] = {}
+    best: tuple[float, Any] = (0.0, plain)
+    reference: list[SparseVector] | None = None
+    for name, trunk in (("plain", plain), ("fused", fused)):
+        encoder.trunk = trunk
+        try:
+            begun = time.perf_counter()
+            with torch.inference_mode(), encoder._stream():
+                made, *_ = [encoder.vectors(batch) for batch in batches]
+            warm = time.perf_counter() - begun
+            model_only(encoder, batches, min(0.5, seconds))  # every lane's memory
+            measured[name] = model_only(encoder, batches, seconds) | {"warm_up_s": round(warm, 2)}
+            if reference is None:
+                reference = made
+            else:
+                measured[name]["against_plain"] = compare(made, reference)
+        except RuntimeError as error:
+            measured[name] = {"failed": str(error)[:500]}
+            continue
+        say("model only,", name, json.dumps(measured[name]))
+        best = max(best, (measured[name]["pages_per_s"], trunk), key=lambda pair: pair[0])
+    encoder.trunk = best[1]
+    return measured
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "datasets", nargs="+", type=Path, help="folders with images/, and queries and qrels or not"
+    )
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--model", default="", help="folder of another model")
+    parser.add_argument("--pages", type=int, default=2000, help="for each rate from files")
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each rate of the model")
+    parser.add_argument("--cpu-pages", type=int, default=48, help="read by onnxruntime too")
+    parser.add_argument("--workers", type=int, nargs="*", default=[], help="numbers of processes to try")
+    parser.add_argument("--cudnn-benchmark", action="store_true")
+    parser.add_argument("--limit", type=float, default=55.0, help="seconds after which nothing new is begun")
+    parser.add_argument("--batch", type=int, default=reading.BATCH)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--output", type=Path, help="a file that is written after every step")
+    options = parser.parse_args()
+    reading.BATCH, reading.MOST_WAITING = options.batch, 4 * options.batch
+    torch.backends.cudnn.benchmark = options.cudnn_benchmark
+    report = Report(options)
+    report.run()
+    print(json.dumps(report.found) if options.json else json.dumps(report.found, indent=2))
+
+
+class Report:
+    """Step after step, the most wanted first; what is done is on disk, whatever happens next."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        begun = time.perf_counter()
+        name = f"reader:device={options.device}" + (f",model={options.model}" if options.model else "")
+        self.encoder = load_encoder(name)
+        assert isinstance(self.encoder, TorchReaderEncoder)
+        cuda = self.encoder.device.type == "cuda"
+        self.found: dict[str, Any] = {
+            "device": torch.cuda.get_device_name() if cuda else "CPU",
+            "torch": torch.__version__,
+            "processors": len(os.sched_getaffinity(0)),
+            "network": self.encoder._config["network"],
+            "load_s": round(time.perf_counter() - begun, 2),
+            "batch": options.batch,
+        }
+        say("loaded", self.found)
+
+    def step(self, name: str, work: Callable[[], Any]) -> None:
+        if time.perf_counter() - START > self.options.limit:
+            self.found[name] = {"skipped": "no time left"}
+        else:
+            begun = time.perf_counter()
+            try:
+                self.found[name] = work()
+            except (ImportError, RuntimeError, OSError) as error:  # the other numbers are still wanted
+                self.found[name] = {"failed": f"{type(error).__name__}: {error}"[:500]}
+            say(name, f"({time.perf_counter() - begun:.1f} s)", json.dumps(self.found[name]))
+        if self.options.output:
+            self.options.output.write_text(json.dumps(self.found, indent=1))
+
+    def run(self) -> None:
+        options, encoder = self.options, self.encoder
+        for dataset in options.datasets:
+            files, name = images_of(dataset), dataset.name
+            batches = upload_batches(encoder, files, options.batch, 3)
+            self.step(f"{name} model_only", lambda: variants(encoder, batches, options.seconds))  # noqa: B023
+            self.step(f"{name} stages", lambda: stages(encoder, batches[0], 10 if options.seconds > 1 else 1))  # noqa: B023
+        for dataset in options.datasets:
+            files, name = images_of(dataset), dataset.name
+            for workers in options.workers or [None]:
+                wanted = sources(files, options.pages)
+                suffix = f" {workers} workers" if workers else ""
+                self.step(
+                    f"{name} end_to_end{suffix}",
+                    lambda: rate(lambda: encoder.encode_pages(pages_of(encoder, wanted, workers))),  # noqa: B023
+                )
+            self.step(f"{name} loader_only", lambda: rate(lambda: pages_of(encoder, wanted, None)))  # noqa: B023
+        for dataset in options.datasets:
+            files, name = images_of(dataset), dataset.name
+            self.step(f"{name} agreement", lambda: self.agreement(dataset, files))  # noqa: B023
+        files = images_of(options.datasets[0])
+        self.step("into_index", lambda: into_index(encoder, files, options.pages, None))
+        self.found["seconds"] = round(time.perf_counter() - START, 1)
+
+    def agreement(self, dataset: Path, files: list[str]) -> dict[str, Any]:
+        """All pages on the GPU for NDCG, some on the CPU for the difference."""
+        options, encoder = self.options, self.encoder
+        few = files[:: max(1, len(files) // options.cpu_pages)][: options.cpu_pages]
+        plain = load_encoder("reader" + (f":model={options.model}" if options.model else ""))
+        theirs: list[SparseVector] = []
+        beside = threading.Thread(
+            target=lambda: theirs.extend(plain.encode_pages(pages_of(plain, sources(few, len(few)), 2)))
+        )
+        beside.start()
+        known = (dataset / "queries.jsonl.gz").is_file()
+        wanted = files if known else few
+        listed = [SourceFile(file, Path(file).stem) for file in wanted]
+        answers = encoder.encode_pages(pages_of(encoder, listed, None))
+        made = dict(zip((file.doc_id for file in listed), answers, strict=True))
+        beside.join()
+        result: dict[str, Any] = compare([made[Path(file).stem] for file in few], theirs)
+        if known:
+            result["ndcg_at_5"] = ndcg(dataset, plain, made)
+        return result
+
+
+if __name__ == "__main__":
+    main()
