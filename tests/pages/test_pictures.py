@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from pages.samples import drawing, png_header_only
 from vsplade.errors import PageError
@@ -217,3 +217,22 @@ def test_thumbnail_is_a_small_jpeg_never_larger_than_the_page() -> None:
     small = Image.open(io.BytesIO(thumbnail_jpeg(drawing((800, 400)), 100)))
     assert (small.format, small.size) == ("JPEG", (100, 50))
     assert Image.open(io.BytesIO(thumbnail_jpeg(drawing((80, 40)), 100))).size == (80, 40)
+
+
+def test_webp_in_grey_is_what_pillow_makes_of_it(tmp_path: Path) -> None:
+    photo = drawing((150, 90)).convert("RGB")
+    clear = photo.convert("RGBA")
+    clear.putalpha(Image.linear_gradient("L").resize(clear.size))
+    photo.save(tmp_path / "lossy.webp", quality=80)
+    photo.save(tmp_path / "lossless.webp", lossless=True)
+    clear.save(tmp_path / "clear.webp", quality=80)
+    photo.save(tmp_path / "moving.webp", save_all=True, append_images=[ImageOps.invert(photo)])
+    for name in ("lossy", "lossless", "clear", "moving"):
+        file = PictureFile(str(tmp_path / f"{name}.webp"), Limits())
+        expected, found = (
+            np.asarray(pixels(file.page(1, 150, grey)).convert("L"), int) for grey in (False, True)
+        )
+        file.close()
+        assert np.abs(found - expected).mean() < 1
+        # colours that no screen shows are cut off on the way to RGB, and only there: beside a sharp edge
+        assert np.percentile(np.abs(found - expected), 95) <= 2

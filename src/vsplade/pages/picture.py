@@ -11,6 +11,7 @@ from vsplade.errors import PageError
 from vsplade.pages.content import PageContent, Pixels
 from vsplade.pages.limits import Limits
 from vsplade.pages.resize import fit, fit_size, is_shrinkable
+from vsplade.pages.webp import decode_grey
 
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF")
 """Only these decoders are ever tried, whatever a file claims to be."""
@@ -31,6 +32,7 @@ class PictureFile:
     """A picture, or the pages of a TIFF. An animation is its first frame."""
 
     def __init__(self, path: str, limits: Limits) -> None:
+        self._path = path
         self._limits = limits
         # Our own check below knows how much of a JPEG must really be decoded; Pillow's does not.
         Image.MAX_IMAGE_PIXELS = None
@@ -64,6 +66,8 @@ class PictureFile:
                 f"has {width} x {height} pixels, above the limit of {self._limits.max_pixels:,} pixels; "
                 "make it smaller or raise max_pixels"
             )
+        if grey and image.format == "WEBP" and image.mode == "RGB":
+            image = decode_grey(self._path, image.size) or image
         image.load()
         shown = to_grey_or_rgb(image.convert("L") if grey and image.mode == "RGB" else image, longest_edge)
         return PageContent(Pixels.of(shown if turn is None else shown.transpose(turn)), *upright)

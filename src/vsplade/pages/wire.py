@@ -40,7 +40,7 @@ def read_frame(stream: IO[bytes]) -> tuple[Header, NDArray[np.uint8]] | None:
     lengths = _read_exactly(stream, _LENGTHS.size)
     if lengths is None:
         return None
-    header_length, payload_length = _LENGTHS.unpack(lengths)
+    header_length, payload_length = _LENGTHS.unpack(lengths.data)
     header = _read_exactly(stream, header_length)
     payload = _read_exactly(stream, payload_length)
     if header is None or payload is None:
