@@ -242,6 +242,39 @@ def variants(encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds:
     return measured
 
 
+def kernels(encoder: TorchReaderEncoder, batch: reading.Batch) -> dict[str, Any]:
+    """Where the GPU's time goes: the longest kernels, milliseconds a page."""
+    from torch.profiler import ProfilerActivity, profile
+
+    activities = [ProfilerActivity.CUDA]
+    with torch.inference_mode(), encoder._stream(), profile(activities=activities) as watched:
+        encoder.vectors(batch)
+        torch.cuda.synchronize()
+    rows = sorted(watched.key_averages(), key=lambda row: -row.self_device_time_total)
+    listed = {
+        row.key[:90]: [row.count, round(row.self_device_time_total / 1e3 / batch.pages, 4)]
+        for row in rows[:20]
+    }
+    return {
+        "ms_a_page": round(sum(row.self_device_time_total for row in rows) / 1e3 / batch.pages, 4),
+        "longest": listed,
+    }
+
+
+def searched(encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds: float) -> dict[str, Any]:
+    """Model only, with cuDNN trying all its kernels first."""
+    torch.backends.cudnn.benchmark = True
+    try:
+        begun = time.perf_counter()
+        with torch.inference_mode(), encoder._stream():
+            for batch in batches:
+                encoder.vectors(batch)
+        warm = time.perf_counter() - begun
+        return model_only(encoder, batches, seconds) | {"search_s": round(warm, 2)}
+    finally:
+        torch.backends.cudnn.benchmark = False
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -321,6 +354,12 @@ class Report:
             self.step(f"{name} agreement", lambda: self.agreement(dataset, files))  # noqa: B023
         files = images_of(options.datasets[0])
         self.step("into_index", lambda: into_index(encoder, files, options.pages, None))
+        if encoder.device.type == "cuda":
+            batches = upload_batches(encoder, files, options.batch, 2)
+            self.step("kernels", lambda: kernels(encoder, batches[0]))
+            self.step("model_only searched", lambda: searched(encoder, batches, options.seconds))
+            large = upload_batches(encoder, files, 2 * options.batch, 2)
+            self.step("model_only larger batch", lambda: model_only(encoder, large * 2, options.seconds))
         self.found["seconds"] = round(time.perf_counter() - START, 1)
 
     def agreement(self, dataset: Path, files: list[str]) -> dict[str, Any]:

@@ -13,6 +13,13 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
+_WHOLE = 8
+"""Channels come in multiples of this in the kernels for half precision."""
+
+
+def can_fuse() -> bool:
+    return torch.version.hip is None and torch.backends.cudnn.is_available()
+
 
 def convolve_relu(x: Tensor, weight: Tensor, bias: Tensor, stride: list[int], padding: list[int]) -> Tensor:
     if x.is_cuda:
@@ -68,8 +75,10 @@ def _fuse_relu(traced: Any, relu: Any) -> None:
 
 
 def _is_plain(traced: Any, node: Any) -> bool:
-    """A convolution with a bias whose result goes nowhere else."""
+    """A convolution with a bias whose result goes nowhere else, of a shape that cuDNN has kernels for."""
     if not isinstance(node, fx.Node) or node.op != "call_module" or len(node.users) != 1:
         return False
     module = traced.get_submodule(node.target)
-    return isinstance(module, nn.Conv2d) and module.bias is not None and module.groups == 1
+    if not isinstance(module, nn.Conv2d) or module.bias is None or module.groups != 1:
+        return False
+    return bool(module.in_channels % _WHOLE == 0 and module.out_channels % _WHOLE == 0)

@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vsplade.encode.fused import fuse
+from vsplade.encode.fused import can_fuse, fuse
 from vsplade.encode.ink import BLOCK
 from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features, fold_norms
 from vsplade.encode.onnx_weights import initializers
@@ -154,7 +154,7 @@ class TorchReaderEncoder(ReaderEncoder):
         if cuda:
             self.network = self.network.to(memory_format=torch.channels_last)
         self.trunk: Callable[[Tensor], tuple[Tensor, Tensor, Tensor, Tensor]] = (
-            fuse(self.network.trunk) if cuda else self.network.trunk
+            fuse(self.network.trunk) if cuda and can_fuse() else self.network.trunk
         )
         self._own = threading.local()
 
