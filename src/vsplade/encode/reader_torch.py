@@ -11,13 +11,13 @@ both.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -156,7 +156,10 @@ class TorchReaderEncoder(ReaderEncoder):
         self.trunk: Callable[[Tensor], tuple[Tensor, Tensor, Tensor, Tensor]] = (
             fuse(self.network.trunk) if cuda and can_fuse() else self.network.trunk
         )
-        self._own = threading.local()
+        self._idle: SimpleQueue[Any] = SimpleQueue()
+        """Streams; a few that stay, because memory freed on one is of no use to another."""
+        for _ in range(LANES):
+            self._idle.put(torch.cuda.Stream(self.device) if cuda else None)
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         lanes = ThreadPoolExecutor(LANES, thread_name_prefix="reader-gpu")
@@ -188,13 +191,15 @@ class TorchReaderEncoder(ReaderEncoder):
                 found.term.int().cpu().numpy(),
             )
 
-    def _stream(self) -> AbstractContextManager[Any]:
-        """Each thread's own, so that batches of two threads overlap."""
-        if self.device.type != "cuda":
-            return nullcontext()
-        if not hasattr(self._own, "stream"):
-            self._own.stream = torch.cuda.Stream(self.device)
-        return torch.cuda.stream(self._own.stream)
+    @contextmanager
+    def _stream(self) -> Iterator[None]:
+        """A stream for this thread alone, so that the batches of two threads overlap."""
+        stream = self._idle.get()
+        try:
+            with torch.cuda.stream(stream) if stream is not None else nullcontext():
+                yield
+        finally:
+            self._idle.put(stream)
 
     def upload(self, images: Sequence[Image.Image]) -> Batch:
         """The grey bytes of the pages, one after the other, in one transfer."""
