@@ -14,8 +14,12 @@ import click
 from vsplade.cli.common import Command, json_option, note, print_json
 from vsplade.errors import MissingExtraError
 from vsplade.train import options
+from vsplade.train.paper import options as paper
 
-_EXTRA = {"torch", "onnx", "safetensors", "wordfreq", "tokenizers", "fontTools", "triton", "snowballstemmer"}
+_EXTRA = {
+    "torch", "onnx", "safetensors", "wordfreq", "tokenizers", "fontTools", "triton", "snowballstemmer",
+    "transformers", "pyarrow", "jinja2",
+}  # fmt: skip
 
 
 @click.group()
@@ -24,13 +28,13 @@ def train() -> None:
 
 
 @contextmanager
-def needs_extra() -> Iterator[None]:
+def needs_extra(extra: str = "train") -> Iterator[None]:
     """A missing module of the extra becomes a sentence that says what to install."""
     try:
         yield
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in _EXTRA:
-            raise MissingExtraError(f"Training (module {error.name})", "train") from error
+            raise MissingExtraError(f"Training (module {error.name})", extra) from error
         raise
 
 
@@ -144,6 +148,18 @@ def query_table(as_json: bool, **given: Any) -> None:
     _report(result, as_json)
 
 
+@train.command("retrieval")
+@options_of(options.RetrievalOptions)
+@json_option
+def retrieval(as_json: bool, **given: Any) -> None:
+    """Learn the query weights from questions and the pages that answer them; minutes on a CPU."""
+    with needs_extra():
+        from vsplade.train.retrieval import train_retrieval
+
+        result = train_retrieval(_build(options.RetrievalOptions, given), say=note)
+    _report(result, as_json)
+
+
 @train.command("reader")
 @options_of(options.TrainingRun, options.TrainingConfig)
 @json_option
@@ -178,6 +194,38 @@ def export(as_json: bool, **given: Any) -> None:
         from vsplade.train.export import export as export_model
 
         result = export_model(_build(options.ExportOptions, given))
+    _report(result, as_json)
+
+
+@train.command("paper")
+@options_of(paper.PaperOptions)
+@json_option
+def paper_model(as_json: bool, **given: Any) -> None:
+    """Train the paper's model; under torchrun, on several GPUs. docs/paper-model.md explains it."""
+    with needs_extra("hf"):
+        result = paper.train_paper(_build(paper.PaperOptions, given), note)
+    _report(result, as_json)
+
+
+@train.command("captions")
+@options_of(paper.CaptionOptions)
+@json_option
+def captions(as_json: bool, **given: Any) -> None:
+    """Have a vision model behind an OpenAI-compatible endpoint describe the training pages."""
+    with needs_extra("hf"):
+        result = paper.make_captions(_build(paper.CaptionOptions, given), note)
+    _report(result, as_json)
+
+
+@train.command("ablation")
+@options_of(paper.AblationOptions)
+@json_option
+def ablation(as_json: bool, **given: Any) -> None:
+    """Train and measure the rows of the paper's ablation on the shipped reader's features."""
+    with needs_extra():
+        from vsplade.train.paper.ablation import ablate
+
+        result = ablate(_build(paper.AblationOptions, given), note)
     _report(result, as_json)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vsplade.encode.modernvbert.pooling import max_logits, sparse_weights
 from vsplade.errors import InputError
@@ -121,28 +123,63 @@ class SpladeModel(nn.Module):
             if token < vocabulary:
                 allowed[token] = 0
         self.register_buffer("allowed", allowed, persistent=False)
+        self.tiles_at_a_time = 0
+        """Tiles that go through the vision tower together; 0: all."""
+        self.vision_attention: list[SDPBackend] = []
+        """Attention kernels for the vision tower in order of preference; empty: torch chooses."""
 
-    def hidden_states(self, ids: Tensor, mask: Tensor, tiles: Tensor | None = None) -> Tensor:
+    def hidden_states(
+        self, ids: Tensor, mask: Tensor | None, tiles: Tensor | None = None, places: Tensor | None = None
+    ) -> Tensor:
         """(pages, positions, width). ``tiles`` are all pages' tiles, normalised, in the order of their
-        tokens.
+        tokens; ``places`` are the image tokens' numbers among all positions, where the caller knows them:
+        looking for them makes a GPU wait. Without ``mask`` all positions count.
         """
         inputs = self.body.get_input_embeddings()(ids)
         if tiles is not None and len(tiles):
-            seen = self.body.vision_model(pixel_values=tiles.to(self.body.dtype)).last_hidden_state
-            seen = self.body.connector(seen)
-            places = ids == self.config.image_token_id
-            if int(places.sum()) != seen.shape[0] * seen.shape[1]:
+            seen = self.see(tiles)
+            if places is None:
+                places = (ids == self.config.image_token_id).flatten().nonzero().squeeze(1)
+            if len(places) != len(seen):
                 raise InputError(
-                    f"{seen.shape[0]} tiles make {seen.shape[0] * seen.shape[1]} image tokens, but "
-                    "the prompts hold "
-                    f"{int(places.sum())}. The processor's settings do not fit this model."
+                    f"{len(tiles)} tiles make {len(seen)} image tokens, but the prompts hold {len(places)}. "
+                    "The processor's settings do not fit this model."
                 )
-            inputs = inputs.masked_scatter(places.unsqueeze(-1), seen.to(inputs.dtype))
+            flat = inputs.flatten(0, 1).index_copy(0, places, seen.to(inputs.dtype))
+            inputs = flat.view_as(inputs)
         hidden: Tensor = self.body.text_model(inputs_embeds=inputs, attention_mask=mask).last_hidden_state
         return hidden
 
-    def forward(self, ids: Tensor, mask: Tensor, tiles: Tensor | None = None) -> Pooled:
-        features = self.head(self.hidden_states(ids, mask, tiles))
+    def see(self, tiles: Tensor) -> Tensor:
+        """(image tokens of all tiles, width)."""
+        step = self.tiles_at_a_time or len(tiles)
+        short = -len(tiles) % step
+        if short:  # a compiled tower takes one size only
+            tiles = torch.cat([tiles, tiles.new_zeros(short, *tiles.shape[1:])])
+        parts = []
+        with (
+            sdpa_kernel(self.vision_attention, set_priority=True) if self.vision_attention else nullcontext()
+        ):
+            for part in tiles.split(step):
+                seen = self.body.vision_model(pixel_values=part.to(self.body.dtype)).last_hidden_state
+                parts.append(self.body.connector(seen))
+        seen = torch.cat(parts) if len(parts) > 1 else parts[0]
+        return seen[: len(seen) - short].flatten(0, 1)
+
+    def compile_layers(self, tiles: int) -> None:
+        """Fused kernels for all layers; the vision tower's for ``tiles`` tiles at a time. The first pages
+        take some seconds longer.
+        """
+        self.tiles_at_a_time = tiles
+        for layer in self.body.vision_model.encoder.layers:
+            layer.compile(dynamic=False)
+        for layer in self.body.text_model.layers:
+            layer.compile()
+
+    def forward(
+        self, ids: Tensor, mask: Tensor | None, tiles: Tensor | None = None, places: Tensor | None = None
+    ) -> Pooled:
+        features = self.head(self.hidden_states(ids, mask, tiles, places))
         logits, positions = max_logits(features, self.head.decoder.weight, self.head.decoder.bias, mask)
         logits = logits.float()
         return Pooled(logits * self.scale, sparse_weights(logits, self.scale, self.allowed), positions)

@@ -24,15 +24,15 @@ PAIRS = 1 << 15
 class _MaxLogits(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, terms: int
+        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None, terms: int
     ) -> tuple[Tensor, Tensor]:
         pages, length, _ = features.shape
         vocabulary = weight.shape[0]
         best = features.new_empty(pages, vocabulary)
         where = torch.empty(pages, vocabulary, dtype=torch.int32, device=features.device)
         flat = features.reshape(pages * length, -1)
-        hidden = ~mask.bool().view(pages, length, 1)
-        some_hidden = bool(hidden.any())
+        hidden = None if mask is None else ~mask.bool().view(pages, length, 1)
+        some_hidden = hidden is not None and bool(hidden.any())
         for start in range(0, vocabulary, terms):
             stop = min(start + terms, vocabulary)
             # The bias is the same at all positions: it is added to the winner alone.
@@ -75,11 +75,12 @@ class _MaxLogits(torch.autograd.Function):
 
 
 def max_logits(
-    features: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, terms: int = 0
+    features: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None = None, terms: int = 0
 ) -> tuple[Tensor, Tensor]:
     """For each page and term the largest logit over the positions with ``mask``, and where it is.
 
-    ``features`` is (pages, positions, width), ``weight`` (vocabulary, width), ``mask`` (pages, positions).
+    ``features`` is (pages, positions, width), ``weight`` (vocabulary, width), ``mask`` (pages, positions), or
+    None where all positions count.
     ``terms`` is how many terms are projected at a time; 0 chooses. Every page needs one position at least.
     """
     device = features.device.type

@@ -27,6 +27,8 @@ PROMPT = "User:<image><end_of_utterance>\nAssistant:"
 """The chat template with one image and an empty text, for folders that carry no template."""
 IMAGE, FRAME, WHOLE = "<image>", "<fake_token_around_image>", "<global-img>"
 _LARGEST_EDGE = 4096
+LANCZOS = 1
+"""As pillow numbers its filters."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Settings:
     longest_edge: int = 2048
     tile: int = 512
     tokens_a_tile: int = 64
-    resample: int = 1  # Lanczos
+    resample: int = LANCZOS
     mean: float = 0.5
     deviation: float = 0.5
 
@@ -92,8 +94,8 @@ class PageProcessor:
         """(tiles, 3, size, size): rows from left to right, then the whole page; values 0 to 255."""
         edge = self.settings.tile
         picture = image.convert("RGB")
-        picture = self._resize(picture, *_fit(picture.width, picture.height, self.settings.longest_edge))
-        picture = self._resize(picture, *_whole_tiles(picture.width, picture.height, edge))
+        picture = self._resize(picture, *fit_edge(picture.width, picture.height, self.settings.longest_edge))
+        picture = self._resize(picture, *whole_tiles(picture.width, picture.height, edge))
         columns, rows = picture.width // edge, picture.height // edge
         if rows == columns == 1:
             return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))[None], Grid(0, 0)
@@ -154,7 +156,7 @@ def load_tokenizer(folder: Path) -> Any:
     return tokenizer
 
 
-def _fit(width: int, height: int, longest: int) -> tuple[int, int]:
+def fit_edge(width: int, height: int, longest: int) -> tuple[int, int]:
     """Longest edge as wished, the other one even and in proportion, neither above 4,096."""
     ratio = width / height
     if width >= height:
@@ -172,7 +174,7 @@ def _fit(width: int, height: int, longest: int) -> tuple[int, int]:
     return max(width, 1), max(height, 1)
 
 
-def _whole_tiles(width: int, height: int, tile: int) -> tuple[int, int]:
+def whole_tiles(width: int, height: int, tile: int) -> tuple[int, int]:
     ratio = width / height
     if width >= height:
         width = math.ceil(width / tile) * tile

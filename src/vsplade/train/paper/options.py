@@ -46,6 +46,30 @@ class CaptionOptions:
     attempts: int = option("Attempts for each page.", 4)
 
 
+@dataclass(frozen=True)
+class AblationOptions:
+    """``vsplade train ablation``"""
+
+    charts: Path = option("Pictures with captions: pairs.jsonl with image, query and caption.", argument=True)
+    out: Path = option("The folder for what was read, and for ablation.json.")
+    dev: tuple[Path, ...] = option("A data set to measure on: images/, queries.jsonl, qrels.tsv.", ())
+    reader: Path | None = option(
+        "A reader: a folder, or a checkpoint; default: the one in the package.", None
+    )
+    texts: tuple[Path, ...] = option("Text pairs to mix in, JSON lines with query and text.", ())
+    ocr: Path | None = option("OCR text of the pictures, JSON lines with id (the image) and caption.", None)
+    reports: Path | None = option("Pages of PDFs with their text layer as caption, as pairs.jsonl.", None)
+    pages: int = option("Pairs of each source; 0: all.", 0)
+    cells: int = option("Word cells kept of a page.", 640)
+    rows: tuple[str, ...] = option("Train this row of the table only.", ())
+    seeds: int = option("Runs of each row.", 2)
+    steps: int = option("Steps of a run.", 800)
+    batch: int = option("Pairs in a step.", 42)
+    rate: float = option("Highest learning rate.", 5e-4)
+    processes: int = option("Runs at a time, each in a process; 0: one after the other in this one.", 4)
+    device: str = option("As torch names it; default: a GPU where there is one.", "")
+
+
 def train_paper(options: PaperOptions, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     from vsplade.encode.modernvbert.encoder import find_model
     from vsplade.train.paper.config import load_config

@@ -1,0 +1,279 @@
+"""Pages a second of the paper's model, from image files on disk to vectors, and where the time goes.
+
+    python benchmarks/paper_encoding.py --out encoding.json               # on a GPU, released size
+    python benchmarks/paper_encoding.py --small --pages 8 --out small.json   # the same on a CPU, tiny
+
+The path is the one of ``vsplade index``: worker processes decode, the GPU cuts and normalises the tiles, the
+network runs in bfloat16, vectors come back one by one. Measured apart: the loader alone, the cutting alone,
+the network alone; and the rate that plain matrix products reach on the same card.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from full_size import write_model
+
+A4 = (1240, 1754)
+"""Pixels at 150 dots an inch: two thirds of a scanner's usual setting, 13 tiles in the model."""
+
+
+def draw_page(path: str, seed: int) -> None:
+    from PIL import Image, ImageDraw
+
+    rng = random.Random(seed)
+    image = Image.new("RGB", A4, "white")
+    draw = ImageDraw.Draw(image)
+    for y in range(70, 1690, 22):
+        words = ["".join(rng.choices("abcdefghijklmnoprstuvw", k=rng.randint(2, 9))) for _ in range(28)]
+        draw.text((80, y), " ".join(words), fill=(20, 20, 40), font_size=15)
+    draw.rectangle((80, 700, 900, 1000), fill=(200, rng.randint(0, 255), 90))
+    image.save(path, quality=85)
+
+
+def draw_pages(folder: Path, pages: int, workers: int) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{n:05d}.jpg" for n in range(pages)]
+    with ProcessPoolExecutor(workers) as pool:
+        list(pool.map(draw_page, map(str, paths), range(pages), chunksize=4))
+    return paths
+
+
+def wait(device: Any) -> None:
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def seconds(work: Callable[[], object], device: Any, repeats: int) -> float:
+    """The middle one of some runs, after one that is not counted."""
+    work()
+    times = []
+    for _ in range(repeats):
+        wait(device)
+        start = time.perf_counter()
+        work()
+        wait(device)
+        times.append(time.perf_counter() - start)
+    return sorted(times)[len(times) // 2]
+
+
+def matrix_rate(device: Any, size: int) -> float:
+    """TFLOP/s of a square product."""
+    import torch
+
+    kind = torch.bfloat16
+    a, b = (torch.randn(size, size, device=device, dtype=kind) for _ in range(2))
+    return 2 * size**3 / seconds(lambda: a @ b, device, 10) / 1e12
+
+
+def load_pages(paths: list[Path], edge: int, workers: int) -> Iterator[Any]:
+    from vsplade.pages import FileProblem, name_files, render
+
+    for result in render(name_files([str(path) for path in paths]), edge, workers=workers):
+        if isinstance(result, FileProblem):
+            raise SystemExit(f"{result}")
+        yield result.page
+
+
+def loader_rate(paths: list[Path], edge: int, workers: int) -> float:
+    """Pages a second after the first ones, so that starting the processes does not count."""
+    skip = min(2 * workers, len(paths) // 3)
+    start = 0.0
+    for number, _ in enumerate(load_pages(paths, edge, workers), 1):
+        if number == skip:
+            start = time.perf_counter()
+    return (len(paths) - skip) / (time.perf_counter() - start)
+
+
+def file_rate(encoder: Any, paths: list[Path], workers: int) -> dict[str, float]:
+    """From files to vectors: all of it, and the steady part after the first quarter."""
+    begin = time.perf_counter()
+    quarter = len(paths) // 4
+    middle = begin
+    terms = 0
+    pages = load_pages(paths, encoder.longest_edge, workers)
+    for number, vector in enumerate(encoder.encode_pages(pages), 1):
+        terms += len(vector.terms)
+        if number == quarter:
+            middle = time.perf_counter()
+    end = time.perf_counter()
+    return {
+        "pages_a_second": (len(paths) - quarter) / (end - middle),
+        "pages_a_second_with_start": len(paths) / (end - begin),
+        "terms_a_page": terms / len(paths),
+    }
+
+
+def kernel_shares(work: Callable[[], object], pages: int) -> dict[str, float]:
+    """Milliseconds a page on the GPU by kind of kernel."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        work()
+        torch.cuda.synchronize()
+    kinds = {
+        "attention": ("flash", "fmha", "attention", "sdpa", "mha"),
+        "matrix products": ("gemm", "cutlass", "nvjet", "xmma", "cublas", "conv"),
+        "maximum over positions": ("reduce", "max"),
+        "copies": ("memcpy", "memset", "copy"),
+    }
+    shares: dict[str, float] = {}
+    for event in seen.key_averages():
+        name = event.key.lower()
+        kind = next((k for k, marks in kinds.items() if any(m in name for m in marks)), "all else")
+        shares[kind] = shares.get(kind, 0.0) + event.self_device_time_total / 1000 / pages
+    return {kind: round(value, 3) for kind, value in shares.items()}
+
+
+def attention_milliseconds(device: Any, tiles: int) -> dict[str, float]:
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    q, k, v = (torch.randn(tiles, 12, 1024, 64, device=device, dtype=torch.bfloat16) for _ in range(3))
+    found = {}
+    for name in ("FLASH_ATTENTION", "CUDNN_ATTENTION"):
+        try:
+            with sdpa_kernel(getattr(SDPBackend, name)):
+                work = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)  # noqa: E731
+                found[name] = 1000 * seconds(work, device, 5)
+        except RuntimeError as error:
+            print(f"{name}: {str(error)[:200]}", flush=True)
+    return found
+
+
+def prefer_cudnn(model: Any) -> None:
+    from torch.nn.attention import SDPBackend as Kind
+
+    model.vision_attention = [Kind.CUDNN_ATTENTION, Kind.FLASH_ATTENTION, Kind.EFFICIENT_ATTENTION, Kind.MATH]
+
+
+class Benchmark:
+    def __init__(self, given: argparse.Namespace) -> None:
+        import torch
+
+        self.given = given
+        self.found: dict[str, Any] = {"pages": given.pages, "workers": given.workers, "page_pixels": A4}
+        work = Path(given.work or tempfile.mkdtemp())
+        self.model = write_model(work / ("small" if given.small else "model"), given.small)
+        self.say("model written")
+        self.paths = draw_pages(work / "pages", given.pages, given.workers)
+        self.say("pages drawn")
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.found["device"] = torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu"
+        self.found["torch"] = torch.__version__
+
+    def say(self, text: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+    def keep(self, **facts: Any) -> None:
+        self.found.update(facts)
+        self.say(json.dumps(facts))
+        Path(self.given.out).write_text(json.dumps(self.found, indent=1) + "\n")
+
+    def encoder(self, **options: object) -> Any:
+        from vsplade.encode import load_encoder
+
+        return load_encoder(str(self.model), batch=self.given.batch, **options)
+
+    def run(self) -> None:
+        on_gpu = self.device.type == "cuda"
+        self.keep(matrix_tflops=matrix_rate(self.device, 8192 if on_gpu else 256))
+        plain = self.encoder()
+        self.keep(flops_a_page=self.flops(plain))
+        self.keep(
+            loader_pages_a_second=loader_rate(self.paths, plain.longest_edge, self.given.workers),
+            cutting_ms_a_page=self.cutting(plain),
+        )
+        if on_gpu:
+            self.keep(attention_ms=attention_milliseconds(self.device, 104))
+        variants: list[tuple[str, dict[str, object]]] = [("eager", {})]
+        if not self.given.eager:
+            variants.append(("compiled", {"compile": True}))
+            if self.cudnn_pays():
+                variants.append(("compiled, cuDNN attention", {"compile": True}))
+        for name, options in variants:
+            try:
+                encoder = self.encoder(**options)
+                if "cuDNN" in name:
+                    prefer_cudnn(encoder._model)
+                self.variant(name, encoder)
+            except Exception as error:  # the other variants' numbers are worth having all the same
+                self.keep(**{name: {"failed": f"{type(error).__name__}: {error}"[:500]}})
+                if not on_gpu:
+                    raise
+
+    def cudnn_pays(self) -> bool:
+        times = self.found.get("attention_ms", {})
+        return bool(times.get("CUDNN_ATTENTION", 1e9) < 0.95 * times.get("FLASH_ATTENTION", 0.0))
+
+    def prepared(self, encoder: Any) -> list[Any]:
+        pages = list(load_pages(self.paths[: self.given.batch], encoder.longest_edge, self.given.workers))
+        return [encoder._cut(encoder._prepare(page.image)) for page in pages]
+
+    def cutting(self, encoder: Any) -> float:
+        pages = list(load_pages(self.paths[: self.given.batch], encoder.longest_edge, self.given.workers))
+        ready = [encoder._prepare(page.image) for page in pages]
+        taken = seconds(lambda: [encoder._cut(one) for one in ready], self.device, 5)
+        return 1000 * taken / len(ready)
+
+    def flops(self, encoder: Any) -> float:
+        from torch.utils.flop_counter import FlopCounterMode
+
+        batch = self.prepared(encoder)
+        with FlopCounterMode(display=False) as counter:
+            encoder._pool(batch)
+        return counter.get_total_flops() / len(batch)
+
+    def variant(self, name: str, encoder: Any) -> None:
+        import torch
+
+        batch = self.prepared(encoder)
+        start = time.perf_counter()
+        encoder._pool(batch)
+        wait(self.device)
+        first = time.perf_counter() - start
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        taken = seconds(lambda: encoder._pool(batch), self.device, self.given.repeats)
+        rate = len(batch) / taken
+        facts: dict[str, Any] = {"first_batch_seconds": first, "network_pages_a_second": rate}
+        tflops = rate * self.found["flops_a_page"] / 1e12
+        facts |= {"network_tflops": tflops, "network_share": tflops / self.found["matrix_tflops"]}
+        facts |= {"files": file_rate(encoder, self.paths, self.given.workers)}
+        self.say(f"{name}: {facts}")
+        reached = facts["files"]["pages_a_second"] * self.found["flops_a_page"] / 1e12
+        facts["files"]["share_of_matrix_rate"] = reached / self.found["matrix_tflops"]
+        if self.device.type == "cuda":
+            facts["kernel_ms_a_page"] = kernel_shares(lambda: encoder._pool(batch), len(batch))
+            facts["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+        self.keep(**{name: facts})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pages", type=int, default=640)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--workers", type=int, default=14)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--small", action="store_true", help="a tiny model, to try this on a CPU")
+    parser.add_argument("--eager", action="store_true", help="leave the compiled network out")
+    parser.add_argument("--work", help="the folder for model and pages; default: a temporary one")
+    parser.add_argument("--out", required=True)
+    Benchmark(parser.parse_args()).run()
+
+
+if __name__ == "__main__":
+    main()
