@@ -253,10 +253,12 @@ class ReaderEncoder:
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
     def _pool(self, cells: Cells) -> SparseVector:
-        """Expected counts to weights: a term's share of the page, saturating, so in [0, 1]."""
         count = np.bincount(cells.term.ravel(), cells.probability.ravel(), len(self._tokenizer))
         terms = np.flatnonzero(count > self._least)
-        kept = count[terms]
-        length = max(float(kept.sum()), float(self._config["shortest"]))
-        weights = kept / (kept + self._config["saturation"] * length)
-        return SparseVector(terms.astype(np.uint32), weights.astype(np.float32))
+        return self._weigh(terms.astype(np.uint32), count[terms])
+
+    def _weigh(self, terms: NDArray[np.uint32], counts: NDArray[Any]) -> SparseVector:
+        """Expected counts to weights: a term's share of the page, saturating, so in [0, 1]."""
+        length = max(float(counts.sum()), float(self._config["shortest"]))
+        weights = counts / (counts + self._config["saturation"] * length)
+        return SparseVector(terms, weights.astype(np.float32))

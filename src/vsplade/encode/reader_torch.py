@@ -251,21 +251,18 @@ class TorchReaderEncoder(ReaderEncoder):
         )
 
     def vectors(self, batch: Batch) -> list[SparseVector]:
-        """As ``ReaderEncoder._pool``: expected counts to weights, for all pages at once, on the device."""
+        """As ``ReaderEncoder._pool``: the counts of all pages at once, on the device."""
         found, terms = self.find(batch), len(self._tokenizer)
         counts = torch.zeros(len(batch.sizes) * terms, device=self.device)
         page = torch.cat([place[0] for place in found.places])
         counts.scatter_add_(0, (page[:, None] * terms + found.term).view(-1), found.probability.view(-1))
         counts = counts.view(-1, terms)[: batch.pages]
-        kept = torch.where(counts > self._least, counts, 0.0)
-        length = kept.sum(1, keepdim=True).clamp(min=self._config["shortest"])
-        weights = kept / (kept + self._config["saturation"] * length)
+        kept = counts > self._least
         row, column = kept.nonzero(as_tuple=True)
-        values, column = weights[row, column].cpu().numpy(), column.int().cpu().numpy().astype(np.uint32)
-        ends = np.cumsum((kept > 0).sum(1).cpu().numpy())[:-1]
-        return [
-            SparseVector(*part) for part in zip(np.split(column, ends), np.split(values, ends), strict=True)
-        ]
+        values, column = counts[row, column].cpu().numpy(), column.int().cpu().numpy().astype(np.uint32)
+        ends = np.cumsum(kept.sum(1).cpu().numpy())[:-1]
+        parts = zip(np.split(column, ends), np.split(values, ends), strict=True)
+        return [self._weigh(terms, counts) for terms, counts in parts]
 
 
 def _copy_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
