@@ -38,7 +38,7 @@ def measure(given: argparse.Namespace) -> dict[str, float]:
 
     def pool() -> torch.Tensor:
         if given.variant == "chunked":
-            return sparse_weights(max_logits(features, weight, bias, mask)[0].float(), scale)
+            return sparse_weights(max_logits(features, weight, bias, mask, given.chunk)[0].float(), scale)
         logits = torch.nn.functional.linear(features, weight, bias)
         weights = torch.log1p(torch.relu(logits * scale)) * mask.unsqueeze(-1)
         return weights.amax(1).float()
@@ -105,6 +105,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--active", type=float, nargs="+", default=[0.01, 1.0])
     parser.add_argument("--device", default="")
+    parser.add_argument("--chunk", type=int, default=0, help="terms at a time; 0: the default")
     parser.add_argument("--out", help="a JSON file for the results")
     parser.add_argument("--variant", choices=("naive", "chunked"), help="run one variant in this process")
     parser.add_argument("--backward", action="store_true")
@@ -118,7 +119,7 @@ def main() -> None:
         return
     print(f"{given.pages} pages x {given.positions} positions x {given.terms} terms, width {given.width}")
     print(f"{'':28}{'naive':>22}{'chunked':>22}{'less memory':>14}{'faster':>9}")
-    rows = []
+    rows: list[dict[str, object]] = []
     for backward, active in [(False, given.active[0]), *((True, share) for share in given.active)]:
         one = here if on_gpu else child
         found = {variant: one(given, variant, backward, active) for variant in ("naive", "chunked")}
@@ -129,9 +130,21 @@ def main() -> None:
         faster = naive["milliseconds"] / ours["milliseconds"]
         print(f"{label:28}{cells[0]:>22}{cells[1]:>22}{less:>13.1f}x{faster:>8.2f}x", flush=True)
         rows.append({"what": label, **found, "less_memory": less, "faster": faster})
-        if given.out:
-            with open(given.out, "w") as file:
-                json.dump(rows, file, indent=1)
+        write(given.out, rows)
+    if on_gpu:
+        for chunk in (512, 1024, 2048, 4096, 8192):
+            ours = here(
+                argparse.Namespace(**{**vars(given), "chunk": chunk}), "chunked", False, given.active[0]
+            )
+            print(f"forward, {chunk} terms at a time: {ours}", flush=True)
+            rows.append({"what": f"forward, {chunk} terms at a time", "chunked": ours})
+            write(given.out, rows)
+
+
+def write(path: str | None, rows: list[dict[str, object]]) -> None:
+    if path:
+        with open(path, "w") as file:
+            json.dump(rows, file, indent=1)
 
 
 def here(given: argparse.Namespace, variant: str, backward: bool, active: float) -> dict[str, float]:
@@ -147,7 +160,7 @@ def here(given: argparse.Namespace, variant: str, backward: bool, active: float)
 
 def child(given: argparse.Namespace, variant: str, backward: bool, active: float) -> dict[str, float]:
     command = [sys.executable, __file__, "--variant", variant, "--active", str(active)]
-    for name in ("pages", "positions", "terms", "width", "repeats"):
+    for name in ("pages", "positions", "terms", "width", "repeats", "chunk"):
         command += [f"--{name}", str(getattr(given, name))]
     command += ["--device", given.device] if given.device else []
     command += ["--backward"] if backward else []
