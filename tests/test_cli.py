@@ -121,6 +121,10 @@ def test_search_without_an_answer_is_no_error(index: Path) -> None:
     assert result.stdout == ""
     assert "No page matches" in result.stderr
     assert as_json("search", "", "--index", index)["hits"] == []
+    assert "Write one or more words" in vsplade("search", "?!", "--index", index).stderr
+    filtered = vsplade("search", "turbine", "--index", index, "--filter", "yaer=2024").stderr
+    assert "No page passes --filter" in filtered
+    assert "filtered by: doc_id, hash" in filtered
 
 
 def test_changed_and_removed_files_are_followed(index: Path, folder: Path) -> None:
@@ -217,6 +221,11 @@ def test_export_and_import_give_the_same_answers(form: str, index: Path, tmp_pat
 def test_export_to_ciff(index: Path, tmp_path: Path) -> None:
     vsplade("export", "--index", index, "--format", "ciff", "--output", tmp_path / "out.ciff")
     assert (tmp_path / "out.ciff").stat().st_size > 0
+
+
+def test_a_missing_choice_is_told_on_one_line() -> None:
+    said = vsplade("import", "x.jsonl", "--index", "i", code=2).stderr
+    assert said.splitlines()[0].endswith("Choose from: seismic, anserini. Try: vsplade import --help")
 
 
 def test_imports_refuse_other_vocabularies_whole(index: Path, tmp_path: Path) -> None:

@@ -142,3 +142,16 @@ def test_numbered_picture_does_not_take_a_pdf_page_s_id(paths: list[str]) -> Non
 
 def test_numbered_pictures_alone_keep_their_names() -> None:
     assert ids(["/p_1.png", "/p_2.png", "/p_01.png"]) == ["p_1", "p_2", "p_01"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links to folders")
+def test_a_glob_through_a_loop_of_links_finds_each_file_once(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in ("b.pdf", "sub/c.pdf"):
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "a").symlink_to(tmp_path)
+    (tmp_path / "sub" / "loop").symlink_to(tmp_path)
+    wanted = [str(tmp_path / "b.pdf"), str(tmp_path / "sub" / "c.pdf")]
+    for pattern in ("**/*.pdf", "**", "**/**/*.pdf", "**/s*/../**/*.pdf"):
+        assert discover([tmp_path / pattern]).files == wanted
+    assert discover([tmp_path / "b.pdf", tmp_path / "a" / "b.pdf", tmp_path / "sub"]).files == wanted

@@ -139,10 +139,12 @@ def test_ciff_is_read_by_protobuf(index: Index, tmp_path: Path) -> None:
         ('{"id": "a"}', "out.jsonl:1: this line is not"),
         ('{"id": "a", "vector": {"unheard": 1}}', "the token 'unheard' is not in the vocabulary"),
         ('{"id": "a", "vector": {"w1": "x"}}', "the weight of 'w1' is 'x'"),
+        ('{"id": "a", "vector": {"w1": -1}}', "the weight of 'w1' is -1; weights cannot be negative"),
+        ("\xf1\x80 not text at all", "out.jsonl:1: this line is not"),
     ],
 )
 def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
-    (tmp_path / "out.jsonl").write_text(line)
+    (tmp_path / "out.jsonl").write_bytes(line.encode("latin-1"))
     with pytest.raises(InputError, match=message):
         list(read_vectors(tmp_path / "out.jsonl", Names(), "seismic"))
 

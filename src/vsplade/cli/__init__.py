@@ -61,7 +61,10 @@ def run(arguments: list[str]) -> int:
         error.show()
         return error.exit_code
     except click.ClickException as error:
-        return _fail(error.format_message() + _hint(error), 2, arguments)
+        message = error.format_message().replace("\n\t", " ")  # click writes choices one below the other
+        return _fail(
+            message + ("" if message.endswith((".", "?", ")")) else ".") + _hint(error), 2, arguments
+        )
     except click.Abort:
         return _fail(
             "Interrupted. Run the same command again to go on where it stopped.", INTERRUPTED, arguments

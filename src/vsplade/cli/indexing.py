@@ -142,8 +142,8 @@ def _print_report(report: IngestReport) -> None:
         note(f"Failed: {problem.path}{place}: {problem.reason}")
     if report.empty:
         note(
-            f"Note: on {count(report.empty, 'page')} the encoder found no words, so no search finds them. "
-            "For the encoder 'text' that means: no text layer."
+            f"Note: on {count(report.empty, 'page')} no words were found, so no search finds "
+            f"{'it' if report.empty == 1 else 'them'}: blank, or (with the encoder 'text') no text layer."
         )
 
 

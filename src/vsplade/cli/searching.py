@@ -130,7 +130,19 @@ def search(
         if explain:
             click.echo(explanation(hit.explain()))
     if not hits:
-        note("No page matches. Try fewer or other words, or see what was indexed: vsplade stats.")
+        note(why_nothing(index, query, filters))
+
+
+def why_nothing(index: Index, query: str, filters: tuple[str, ...]) -> str:
+    """What to do about a search without results."""
+    if not index.pages:
+        return f"The index holds no pages yet. Add some: vsplade index PATH --index {index.folder}"
+    if filters and next(index.ids(filters), None) is None:
+        keys = ", ".join(index.metadata_keys())
+        return f"No page passes --filter, whatever the words. Pages can be filtered by: {keys}."
+    if not len(index.encode_query(query)):
+        return "The query has no word that can be searched for. Write one or more words."
+    return "No page matches. Try fewer or other words, or see what was indexed: vsplade stats."
 
 
 def fused_hits(

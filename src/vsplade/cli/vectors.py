@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ import click
 
 from vsplade.cli.common import (
     SOME_FAILED,
+    Command,
     count,
     encoder_option,
     index_option,
@@ -35,13 +36,20 @@ FORMATS = ("seismic", "anserini", "ciff")
 output_option = click.option(
     "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The file to write."
 )
-scale_option = click.option(
-    "--scale",
-    type=click.FloatRange(min=0, min_open=True),
-    default=100.0,
-    show_default=True,
-    help="Anserini and CIFF take whole numbers: multiply weights by this, then round.",
-)
+
+
+def scale_option(meaning: str) -> Callable[[Command], Command]:
+    return click.option(
+        "--scale",
+        type=click.FloatRange(min=0, min_open=True),
+        default=100.0,
+        show_default=True,
+        help=meaning,
+    )
+
+
+to_whole_numbers = scale_option("Anserini and CIFF take whole numbers: multiply weights by this, then round.")
+from_whole_numbers = scale_option("Anserini's whole numbers are divided by this.")
 
 
 @click.command()
@@ -50,7 +58,7 @@ scale_option = click.option(
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="seismic", show_default=True, help="Of the file."
 )
-@scale_option
+@to_whole_numbers
 @encoder_option
 @workers_option
 @limit_options
@@ -119,7 +127,7 @@ class EncodedPages:
 @index_option
 @output_option
 @click.option("--format", "form", type=click.Choice(FORMATS), required=True, help="Of the file.")
-@scale_option
+@to_whole_numbers
 @json_option
 def export(index_dir: Path, output: Path, form: str, scale: float, as_json: bool) -> None:
     """Write the vectors of an index in another engine's format."""
@@ -138,7 +146,7 @@ def export(index_dir: Path, output: Path, form: str, scale: float, as_json: bool
 @click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
 @index_option
 @click.option("--format", "form", type=click.Choice(FORMATS[:2]), required=True, help="Of the file.")
-@scale_option
+@from_whole_numbers
 @encoder_option
 @json_option
 def import_command(

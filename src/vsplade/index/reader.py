@@ -137,6 +137,11 @@ class Index:
         segment, page = self._view.snapshot.locate(self._number(id))
         return segment.metadata(page)
 
+    def metadata_keys(self) -> list[str]:
+        """What pages can be filtered by, in alphabetical order."""
+        segments = (live.segment for live in self._view.snapshot.segments)
+        return sorted({key for segment in segments for key in segment.column_keys})
+
     def vector(self, id: str) -> SparseVector:
         segment, page = self._view.snapshot.locate(self._number(id))
         return segment.vector(page)

@@ -172,6 +172,11 @@ class Segment:
     def thumbnail(self, page: int) -> bytes:
         return self._text("thumbnail", page)
 
+    @property
+    def column_keys(self) -> list[str]:
+        keys: list[str] = self.container.header["columns"]
+        return keys
+
     def column(self, key: str) -> Column | None:
         if key not in self._columns:
             self._columns[key] = read_column(self.container, key)

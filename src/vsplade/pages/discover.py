@@ -90,7 +90,7 @@ class _Walker:
             self._add_file(path)
 
     def add_glob(self, pattern: str) -> None:
-        matches = sorted(glob.glob(pattern, recursive=True), key=_order)
+        matches = sorted(_glob(pattern.replace(os.altsep or os.sep, os.sep)), key=_order)
         if not matches:
             self._problem(pattern, "matches no file")
         for match in matches:
@@ -117,9 +117,10 @@ class _Walker:
 
     def _add_file(self, path: str) -> None:
         path = os.path.abspath(path)
-        if path in self._seen_files:
+        place = _place(path)
+        if place in self._seen_files:
             return
-        self._seen_files.add(path)
+        self._seen_files.add(place)
         try:
             path.encode("utf-8")
         except UnicodeEncodeError:
@@ -133,6 +134,37 @@ class _Walker:
 
     def _problem(self, path: str, reason: str) -> None:
         self.found.problems.append(FileProblem(path, reason))
+
+
+def _glob(pattern: str) -> Iterator[str]:
+    """Like glob.glob(recursive=True), which two links to a folder above keep busy for ever."""
+    before, any_depth, after = f"{os.sep}{pattern}{os.sep}".partition(f"{os.sep}**{os.sep}")
+    if not any_depth:
+        yield from glob.glob(pattern)
+        return
+    top = f"{before}{os.sep}"[1:]  # empty, or it ends with a separator
+    for start in glob.glob(top) if top else [os.curdir]:
+        for folder in _folders(start):
+            yield from _glob(os.path.join(glob.escape(folder), after[:-1])) if after else [folder]
+
+
+def _folders(top: str) -> Iterator[str]:
+    """A folder and those below it, each once, however many links lead to it."""
+    seen: set[str] = set()
+    for folder, below, _ in os.walk(top, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:
+            below.clear()
+            continue
+        seen.add(real)
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        yield folder
+
+
+def _place(path: str) -> str:
+    """The same for every way that leads to a file through links to folders; links to files are files."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)
 
 
 def _order(path: str) -> tuple[str, ...]:

@@ -28,8 +28,8 @@ class PdfFile:
             raise PageError("is not a PDF, although its name says so")
         try:
             self._document = pdfium.PdfDocument(path)
-        except pdfium.PdfiumError as error:
-            raise PageError(_why_not_opened(str(error))) from None
+        except pdfium.PdfiumError:
+            raise PageError(_why_not_opened(path)) from None
         self.pages = len(self._document)
         self._document.init_forms()
 
@@ -76,14 +76,24 @@ def _text(page: pdfium.PdfPage) -> str | None:
     return text if text.strip() else None
 
 
-def _why_not_opened(message: str) -> str:
-    lowered = message.lower()
-    if "password" in lowered:
-        return "is protected by a password; save a copy without one"
-    if "security" in lowered:
-        return "is encrypted in a way that cannot be read; save a copy without encryption"
-    if "format" in lowered:
-        return "is damaged or incomplete: no PDF structure could be found in it"
-    if "success" in lowered:
-        return "has no pages"  # PDFium refuses such a file without calling it an error
-    return f"cannot be opened: {message}"
+def _why_not_opened(path: str) -> str:
+    """What PDFium says of a file that it does not open.
+
+    It refuses a file without pages silently, and then still names what was wrong with an earlier file. So a
+    failure of a known kind goes first: if that is still what it names, it had nothing to say.
+    """
+    pdfium.raw.FPDF_LoadDocument(b"", None)
+    try:
+        pdfium.PdfDocument(path).close()
+    except pdfium.PdfiumError as error:
+        code = pdfium.raw.FPDF_GetLastError()
+        return _REASONS.get(code, f"cannot be opened: {error}")
+    return "could not be opened at first; try again"
+
+
+_REASONS = {
+    pdfium.raw.FPDF_ERR_FILE: "has no pages",
+    pdfium.raw.FPDF_ERR_FORMAT: "is damaged or incomplete: no PDF structure could be found in it",
+    pdfium.raw.FPDF_ERR_PASSWORD: "is protected by a password; save a copy without one",
+    pdfium.raw.FPDF_ERR_SECURITY: "is encrypted in a way that cannot be read; save a copy without encryption",
+}

@@ -74,7 +74,7 @@ def read_vectors(
     terms = {vocabulary.token(term): term for term in range(len(vocabulary))}
     divisor = scale if format == "anserini" else 1.0
     for file in _files(path):
-        with open(file, encoding="utf-8") as lines:
+        with open(file, "rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield _parse(f"{file}:{number}", line, terms, divisor)
@@ -91,7 +91,7 @@ def _files(path: Path) -> Iterable[Path]:
     return found
 
 
-def _parse(where: str, line: str, terms: dict[str, int], divisor: float) -> tuple[str, SparseVector]:
+def _parse(where: str, line: bytes, terms: dict[str, int], divisor: float) -> tuple[str, SparseVector]:
     try:
         record = json.loads(line)
         page_id, vector = record["id"], record["vector"]
@@ -107,5 +107,7 @@ def _parse(where: str, line: str, terms: dict[str, int], divisor: float) -> tupl
             )
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
             raise InputError(f"{where}: the weight of {token!r} is {weight!r}, not a number.")
+        if weight < 0:
+            raise InputError(f"{where}: the weight of {token!r} is {weight!r}; weights cannot be negative.")
         weights[terms[token]] = weight / divisor
     return str(page_id), SparseVector.from_dict(weights)
