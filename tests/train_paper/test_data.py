@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +14,7 @@ pytest.importorskip("torch")
 pytest.importorskip("pyarrow")
 
 from vsplade.errors import InputError
+from vsplade.train.paper import data
 from vsplade.train.paper.batches import Loader, Plan
 from vsplade.train.paper.config import PaperConfig
 from vsplade.train.paper.data import (
@@ -45,10 +47,12 @@ def test_captions_must_match_their_pages(colpali: Path, tmp_path: Path) -> None:
     captions = {picture_id(picture(n)): f"caption {n}" for n in range(20)}
     pairs = ColpaliPairs(colpali, captions)
     assert pairs[2].caption == "caption 2"
-    check_captions(pairs, captions)
+    ids = pairs.ids(tmp_path / "captions.jsonl")
+    assert ids == [picture_id(picture(n)) for n in range(20) if n != 13]
+    check_captions(ids, captions)
     others = {picture_id(picture(n)): "x" for n in range(3)}
     with pytest.raises(InputError, match="16 of 19 pictures have no caption"):
-        check_captions(ColpaliPairs(colpali), others)
+        check_captions(ids, others)
     with pytest.raises(InputError, match="belong to other pictures"):
         ColpaliPairs(colpali, others)[10]
     path = tmp_path / "captions.jsonl"
@@ -60,6 +64,21 @@ def test_captions_must_match_their_pages(colpali: Path, tmp_path: Path) -> None:
         path.write_text(line + "\n")
         with pytest.raises(InputError, match=message):
             read_captions(path)
+
+
+def test_pictures_are_read_once_for_their_ids(
+    colpali: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "data"
+    shutil.copytree(colpali, copy)
+    ids = ColpaliPairs(copy).ids(tmp_path / "captions.jsonl")
+    with monkeypatch.context() as patch:
+        patch.setattr(data, "picture_id", lambda _: pytest.fail("read again"))
+        assert ColpaliPairs(copy).ids(tmp_path / "captions.jsonl") == ids
+    (tmp_path / "captions.jsonl.rows").write_text('{"stamp": [')  # a run that was killed
+    assert ColpaliPairs(copy).ids(tmp_path / "captions.jsonl") == ids
+    next(copy.rglob("*.parquet")).unlink()
+    assert len(ColpaliPairs(copy).ids(tmp_path / "captions.jsonl")) < len(ids)
 
 
 def test_rlhn_rows(rlhn: Path) -> None:

@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @index_option
 @encoder_option
+@click.option(
+    "--model",
+    metavar="NAME_OR_FOLDER",
+    help="Read pages with the paper's model instead: a hub name such as naver/v-splade-quality, or a folder.",
+)
 @click.option("--prune", is_flag=True, help="Also remove the pages of files that no longer exist.")
 @click.option(
     "--meta",
@@ -56,6 +61,7 @@ def index_command(
     paths: tuple[str, ...],
     index_dir: Path,
     encoder: str | None,
+    model: str | None,
     prune: bool,
     meta: tuple[str, ...],
     thumbnails: int,
@@ -76,12 +82,14 @@ def index_command(
         raise InputError(
             "Give at least one PATH: a file, a folder, a glob, or - for a list on standard input."
         )
+    if encoder and model:
+        raise InputError("--model chooses the encoder: leave --encoder out, or leave --model out.")
     from vsplade.ingest import index_paths
 
     report = index_paths(
         paths,
         index_dir,
-        encoder,
+        encoder if model is None else model_encoder(model),
         prune=prune,
         workers=workers,
         limits=make_limits(limits),
@@ -94,6 +102,17 @@ def index_command(
     else:
         _print_report(report)
     return SOME_FAILED if report.failed else 0
+
+
+def model_encoder(model: str) -> str:
+    """``--model`` as the encoder's name; one of our own encoders is not a model of that kind."""
+    base = model.partition(":")[0]
+    if "/" not in base and not Path(base).is_dir():
+        raise InputError(
+            f"There is no folder {base}. Give --model a folder with a model, or a hub name such as "
+            "naver/v-splade-quality; other encoders are chosen with --encoder."
+        )
+    return model
 
 
 def parse_metadata(given: Sequence[str]) -> dict[str, Json]:

@@ -1,10 +1,12 @@
-"""``vsplade train``: make the reader anew. Every step's options are a class of ``train.options``."""
+"""``vsplade train``: make the reader anew, or train the paper's model. Every step's options are a class of
+``train.options`` or ``train.paper.options``.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -12,7 +14,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import click
 
 from vsplade.cli.common import Command, json_option, note, print_json
-from vsplade.errors import MissingExtraError
+from vsplade.errors import InputError, MissingExtraError
 from vsplade.train import options
 from vsplade.train.paper import options as paper
 
@@ -20,11 +22,6 @@ _EXTRA = {
     "torch", "onnx", "safetensors", "wordfreq", "tokenizers", "fontTools", "triton", "snowballstemmer",
     "transformers", "pyarrow", "jinja2",
 }  # fmt: skip
-
-
-@click.group()
-def train() -> None:
-    """Make the page reader anew, from public text, fonts and PDFs; docs/training.md explains the steps."""
 
 
 @contextmanager
@@ -61,25 +58,28 @@ def _parameter(field: dataclasses.Field[Any], hint: Any) -> Callable[[Command], 
         kind = click.Choice(field.metadata["choices"])
     return click.option(
         flag, field.name, type=kind, required=required, multiple=several, help=field.metadata["help"],
-        show_default=field.default not in (None, dataclasses.MISSING), **given,
+        show_default=field.default not in (None, "", dataclasses.MISSING), **given,
     )  # fmt: skip
 
 
-def options_of(*classes: type) -> Callable[[Command], Command]:
-    """An argument or option for every field of the classes, in their order."""
+def options_of(*classes: type, only: Collection[str] = ()) -> Callable[[Command], Command]:
+    """An argument or option for every field of the classes (or for some), in their order."""
 
     def decorate(command: Command) -> Command:
         for one in reversed(classes):
             hints = get_type_hints(one)
             for field in reversed(dataclasses.fields(one)):
-                command = _parameter(field, hints[field.name])(command)
+                if not only or field.name in only:
+                    command = _parameter(field, hints[field.name])(command)
         return command
 
     return decorate
 
 
 def _build(kind: type[Any], given: Mapping[str, Any]) -> Any:
-    return kind(**{field.name: given[field.name] for field in dataclasses.fields(kind)})
+    return kind(
+        **{field.name: given[field.name] for field in dataclasses.fields(kind) if field.name in given}
+    )
 
 
 def _report(result: dict[str, Any], as_json: bool) -> None:
@@ -88,6 +88,28 @@ def _report(result: dict[str, Any], as_json: bool) -> None:
     else:
         for name, value in result.items():
             click.echo(f"{name}: {value}")
+
+
+@click.group(invoke_without_command=True, no_args_is_help=True)
+@options_of(paper.PaperOptions, only=("from_pdfs", "backbone", "out", "config", "set", "device"))
+@json_option
+@click.pass_context
+def train(context: click.Context, /, as_json: bool, **given: Any) -> None:
+    """Adapt the paper's model to your own PDFs (--from-pdfs), or run one step of training a model.
+
+    docs/paper-model.md explains the paper's model, docs/training.md the steps behind the page reader.
+    """
+    if context.invoked_subcommand is not None:
+        if given["from_pdfs"] is not None:
+            raise InputError(
+                f"--from-pdfs goes after the step: vsplade train {context.invoked_subcommand} ..."
+            )
+        return
+    if given["from_pdfs"] is None:
+        raise InputError("Give --from-pdfs FOLDER, or name a step; `vsplade train --help` lists them.")
+    with needs_extra("hf"):
+        result = paper.train_paper(_build(paper.PaperOptions, given), note)
+    _report(result, as_json)
 
 
 @train.command("text")
@@ -204,6 +226,16 @@ def paper_model(as_json: bool, **given: Any) -> None:
     """Train the paper's model; under torchrun, on several GPUs. docs/paper-model.md explains it."""
     with needs_extra("hf"):
         result = paper.train_paper(_build(paper.PaperOptions, given), note)
+    _report(result, as_json)
+
+
+@train.command("query-side")
+@options_of(paper.QuerySideOptions)
+@json_option
+def query_side(as_json: bool, **given: Any) -> None:
+    """Write a model's tokenizer and query weights: enough to search, without torch and without the model."""
+    with needs_extra("hf-query"):
+        result = paper.write_query_side(_build(paper.QuerySideOptions, given))
     _report(result, as_json)
 
 

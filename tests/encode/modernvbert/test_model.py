@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unittest.mock
 from pathlib import Path
 
 import numpy as np
@@ -230,3 +231,21 @@ def test_sentence_transformers_itself_agrees(released: Path, tmp_path: Path) -> 
             0
         ]
     assert torch.allclose(seen[0, : tiny.TERMS], ours, atol=1e-5)
+
+
+def test_compiled_layers_and_whole_chunks_of_tiles_change_nothing(released: Path) -> None:
+    """The compiler is left out here (it takes a minute on a CPU): what is tested is all that surrounds it."""
+    model = checkpoint.load(released).model
+    ids = torch.randint(0, 500, (2, 50))
+    ids[:, 5:37] = tiny.IMAGE_TOKEN
+    tiles = torch.rand(2 * 32 // tiny.TOKENS_A_TILE, 3, tiny.TILE, tiny.TILE)
+    mask = torch.ones_like(ids)
+    with torch.inference_mode():
+        plain = model(ids, mask, tiles)
+        places = (ids == tiny.IMAGE_TOKEN).flatten().nonzero().squeeze(1)
+        with unittest.mock.patch.object(torch.nn.Module, "compile"):
+            model.compile_layers(3)
+        chunked = model(ids, None, tiles, places)
+    torch.testing.assert_close(chunked.logits, plain.logits, atol=1e-5, rtol=1e-4)
+    with pytest.raises(InputError, match="image tokens, but the prompts hold"):
+        model(ids, None, tiles[:1], places)

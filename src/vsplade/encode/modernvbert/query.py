@@ -134,9 +134,7 @@ def cache_folder(name: str) -> Path:
 
 def query_weights(model: Path) -> NDArray[np.float32]:
     """The table of a model in a folder, computed with numpy."""
-    config = (
-        json.loads((model / "config.json").read_text("utf-8")) if (model / "config.json").is_file() else {}
-    )
+    config = _config(model / "config.json")
     static = sorted(model.glob("query_*SparseStaticEmbedding/model.safetensors"))
     if (model / "model.safetensors").is_file():
         table = _from_release(TensorFile(model / "model.safetensors"), config)
@@ -149,6 +147,18 @@ def query_weights(model: Path) -> NDArray[np.float32]:
     return np.maximum(table, 0).astype(np.float32)
 
 
+def _config(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} cannot be read as JSON: {error}.") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} does not hold a JSON object.")
+    return found
+
+
 def _from_release(file: TensorFile, config: Mapping[str, Any]) -> NDArray[np.float32]:
     names = [
         f"query_encoder.{part}" for part in ("embeddings.weight", "projection.weight", "projection.bias")
@@ -159,6 +169,13 @@ def _from_release(file: TensorFile, config: Mapping[str, Any]) -> NDArray[np.flo
             f"{file.path} has no query table ({', '.join(missing)} missing): a plain backbone cannot "
             "answer queries. "
             "Train it first, or use a released V-SPLADE model."
+        )
+    shapes = [file.tensors[name].shape for name in names]
+    rows, width = shapes[0] if len(shapes[0]) == 2 else (0, 0)
+    if [*shapes[1:]] != [(1, width), (1,)] or not rows:
+        found = ", ".join(f"{name} is {shape}" for name, shape in zip(names, shapes, strict=True))
+        raise InputError(
+            f"{file.path} has a query table that does not fit together: {found}. Download the folder again."
         )
     embeddings, projection, bias = (file.read(name).astype(np.float64) for name in names)
     raw = embeddings @ projection.reshape(-1) + bias.reshape(-1)

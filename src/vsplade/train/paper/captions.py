@@ -15,11 +15,11 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from vsplade.errors import InputError
 
@@ -73,8 +73,12 @@ class _Answer(Exception):
         self.again = again
 
 
-def write_captions(pages: Iterable[tuple[str, bytes]], endpoint: Endpoint, out: Path) -> CaptionReport:
-    """Captions for (id, encoded picture) pairs, appended to ``out`` as they come."""
+Picture: TypeAlias = bytes | Callable[[], bytes]
+"""An encoded picture, or what fetches it: one that has its caption need not be fetched."""
+
+
+def write_captions(pages: Iterable[tuple[str, Picture]], endpoint: Endpoint, out: Path) -> CaptionReport:
+    """Captions for (id, picture) pairs, appended to ``out`` as they come."""
     known = _known(out)
     report = CaptionReport()
     lock = threading.Lock()
@@ -105,14 +109,14 @@ def write_captions(pages: Iterable[tuple[str, bytes]], endpoint: Endpoint, out: 
 
 
 def _new(
-    pages: Iterable[tuple[str, bytes]], known: set[str], report: CaptionReport
+    pages: Iterable[tuple[str, Picture]], known: set[str], report: CaptionReport
 ) -> Iterator[tuple[str, bytes]]:
     for name, image in pages:
         if name in known:
             report.skipped += 1
         else:
             known.add(name)
-            yield name, image
+            yield name, image() if callable(image) else image
 
 
 def _give_up_early(report: CaptionReport) -> None:

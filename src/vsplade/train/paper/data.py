@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -108,6 +110,24 @@ class ParquetTable:
         group = int(np.searchsorted(self._starts, number, side="right")) - 1
         return self._group(group)[self._kept[group][number - int(self._starts[group])]]
 
+    @property
+    def stamp(self) -> list[list[object]]:
+        """Changes when a file does: names, sizes, times, and rows in use."""
+        facts = [(path.name, path.stat()) for path in dict.fromkeys(path for path, _ in self._places)]
+        return [*([name, stat.st_size, stat.st_mtime_ns] for name, stat in facts), [*self.groups]]
+
+    def map_column(self, column: str, work: Callable[[Any], str], threads: int = 8) -> list[str]:
+        """``work`` on the values of one column, row by row in order; other columns are not read."""
+        from pyarrow import parquet
+
+        def one(group: int) -> list[str]:
+            path, number = self._places[group]
+            values = parquet.ParquetFile(path).read_row_group(number, columns=[column]).column(column)
+            return [work(values[row].as_py()) for row in self._kept[group]]
+
+        with ThreadPoolExecutor(threads) as pool:
+            return [made for part in pool.map(one, range(len(self._places))) for made in part]
+
     def _group(self, group: int) -> list[dict[str, Any]]:
         if group in self._cache:
             self._cache.move_to_end(group)
@@ -134,11 +154,29 @@ class ColpaliPairs:
 
     def __getitem__(self, number: int) -> ImagePair:
         row = self._table[number]
-        image = row["image"]["bytes"] if isinstance(row["image"], dict) else row["image"]
-        if not isinstance(image, bytes):
-            raise InputError(f"Row {number} of the image pairs holds no picture.")
+        image = _picture(row["image"])
         name = picture_id(image)
         return ImagePair(name, str(row["query"]), image, _caption(self._captions, name))
+
+    def ids(self, beside: Path) -> list[str]:
+        """The picture id of every row. All pictures must be read for it, once: the list is kept in a file
+        beside the captions, and made anew when the data set's files change.
+        """
+        path = beside.with_name(beside.name + ".rows")
+        stamp = json.loads(json.dumps(self._table.stamp))
+        if path.is_file():
+            try:
+                kept = json.loads(path.read_text("utf-8"))
+                if kept["stamp"] == stamp:
+                    return [str(name) for name in kept["ids"]]
+            except (ValueError, KeyError, TypeError):
+                pass  # half a file: it is made again
+        ids = self._table.map_column("image", lambda value: picture_id(_picture(value)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(path.name + ".partial")
+        partial.write_text(json.dumps({"stamp": stamp, "ids": ids}) + "\n", "utf-8")
+        os.replace(partial, path)
+        return ids
 
 
 class RlhnPairs:
@@ -196,16 +234,12 @@ def read_captions(path: Path) -> dict[str, str]:
     return found
 
 
-def check_captions(pairs: ColpaliPairs, captions: Mapping[str, str]) -> None:
+def check_captions(ids: Sequence[str], captions: Mapping[str, str]) -> None:
     """All pictures have a caption: better known before a run than in the middle of it."""
-    missing = []
-    for number in range(sum(pairs.groups)):
-        name = pairs[number].id
-        if name not in captions:
-            missing.append(name)
+    missing = [name for name in ids if name not in captions]
     if missing:
         raise InputError(
-            f"{len(missing)} of {sum(pairs.groups)} pictures have no caption (first {missing[0]}). "
+            f"{len(missing)} of {len(ids)} pictures have no caption (first {missing[0]}). "
             "The captions belong to other pictures, or captioning has not finished: run it again."
         )
 
@@ -225,6 +259,14 @@ def read_lines(path: Path) -> Iterable[dict[str, Any]]:
                 yield row
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def _picture(value: Any) -> bytes:
+    """Of the column ``image``: the bytes themselves, or the hub's structure around them."""
+    image = value.get("bytes") if isinstance(value, dict) else value
+    if not isinstance(image, bytes):
+        raise InputError("A row of the image pairs holds no picture in its column 'image'.")
+    return image
 
 
 def _caption(captions: Mapping[str, str] | None, name: str) -> str | None:

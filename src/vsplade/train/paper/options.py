@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vsplade.errors import InputError
 from vsplade.train.options import option
 
+TRAINED, UNTRAINED = "naver/v-splade-quality", "ModernVBERT/modernvbert"
+
 
 @dataclass(frozen=True)
 class PaperOptions:
     """``vsplade train paper``"""
 
-    backbone: str = option("A folder or hub name: ModernVBERT, or a V-SPLADE model to train further.")
-    out: Path = option("The folder for checkpoints, the log, and the finished model.")
+    backbone: str = option(
+        "A folder or hub name: ModernVBERT, or a V-SPLADE model to train further. Default: "
+        f"{TRAINED} for PDFs, {UNTRAINED} otherwise.",
+        "",
+    )
+    out: Path = option("The folder for checkpoints, the log, and the finished model.", Path("vsplade-model"))
     config: str = option("quality, efficient, or a TOML file with what differs.", "quality")
     set: tuple[str, ...] = option("Change one setting of the configuration, as in rate=1e-4.", ())
     pages: Path | None = option("ColPali's train set: the folder with its parquet files.", None)
     captions: Path | None = option("Captions of those pages, from `vsplade train captions`.", None)
     pairs: Path | None = option("Instead of --pages, a folder with pairs.jsonl and pictures.", None)
     from_pdfs: Path | None = option(
-        "Instead of --pages, PDFs: their text layers are captions and queries.", None
+        "Train on a folder of PDFs: their text layers are captions and queries.", None
     )
     texts: Path | None = option("RLHN: the folder with its parquet files.", None)
     device: str = option("As torch names it; default: a GPU where there is one.", "")
@@ -44,6 +51,15 @@ class CaptionOptions:
     concurrent: int = option("Questions at a time.", 16)
     seconds: float = option("Time for one answer.", 120.0)
     attempts: int = option("Attempts for each page.", 4)
+
+
+@dataclass(frozen=True)
+class QuerySideOptions:
+    """``vsplade train query-side``"""
+
+    model: str = option("A folder or hub name.", argument=True)
+    out: Path = option("The folder to write to; `--encoder FOLDER` searches with it.")
+    name: str = option("The encoder's name in the index; default: as MODEL is called by `vsplade index`.", "")
 
 
 @dataclass(frozen=True)
@@ -78,14 +94,20 @@ def train_paper(options: PaperOptions, say: Callable[[str], None] = lambda _: No
     sources = [name for name in ("pages", "pairs", "from_pdfs") if getattr(options, name) is not None]
     if len(sources) != 1:
         raise InputError("Give one source of pages: --pages, --pairs or --from-pdfs.")
-    config = load_config(options.config, dict(_setting(item) for item in options.set))
-    images = _images(options, config.captions != "none", say)
+    settings = dict(_setting(item) for item in options.set)
+    config = load_config(options.config, settings)
+    backbone = find_model(options.backbone or (TRAINED if options.from_pdfs else UNTRAINED))
+    images = _images(options, backbone, config.captions != "none", say)
+    pairs = sum(images.groups)
+    if options.from_pdfs is not None and pairs < config.batch and "batch" not in settings:
+        config = replace(config, batch=max(2, pairs))
+        say(f"a batch is {config.batch} pairs: there are no more")
     texts = None
     if options.texts is not None:
         from vsplade.train.paper.data import RlhnPairs
 
         texts = RlhnPairs(options.texts, config.hard_negatives)
-    run = Run(find_model(options.backbone), options.out, options.device, options.every, options.stop_after)
+    run = Run(backbone, options.out, options.device, options.every, options.stop_after)
     return train(config, run, images, texts, say)
 
 
@@ -96,12 +118,11 @@ def make_captions(options: CaptionOptions, say: Callable[[str], None] = lambda _
     endpoint = Endpoint(options.url, options.model, options.concurrent, options.seconds, options.attempts)
     pairs = ColpaliPairs(options.pages)
 
-    def pictures() -> Iterator[tuple[str, bytes]]:
-        for number in range(sum(pairs.groups)):
-            pair = pairs[number]
-            yield pair.id, pair.image
+    def picture(number: int) -> bytes:
+        return pairs[number].image
 
-    report = write_captions(pictures(), endpoint, options.out)
+    pictures = ((name, partial(picture, number)) for number, name in enumerate(pairs.ids(options.out)))
+    report = write_captions(pictures, endpoint, options.out)
     for name, reason in list(report.failures.items())[:20]:
         say(f"{name}: {reason}")
     if report.failures:
@@ -114,15 +135,29 @@ def make_captions(options: CaptionOptions, say: Callable[[str], None] = lambda _
     return {"written": report.written, "there before": report.skipped}
 
 
-def _images(options: PaperOptions, captions: bool, say: Callable[[str], None]) -> Any:
+def write_query_side(options: QuerySideOptions) -> dict[str, Any]:
+    from vsplade.encode.modernvbert.encoder import find_model
+    from vsplade.encode.modernvbert.query import export
+
+    folder = find_model(options.model)
+    given = Path(options.model).expanduser()
+    name = options.name or (str(given.resolve()) if given.is_dir() else options.model)
+    side = export(folder, options.out, name)
+    size = sum(path.stat().st_size for path in options.out.iterdir())
+    return {"out": str(options.out), "name": name, "terms": len(side.table), "bytes": size}
+
+
+def _images(options: PaperOptions, backbone: Path, captions: bool, say: Callable[[str], None]) -> Any:
     from vsplade.train.paper.data import ColpaliPairs, FolderPairs, check_captions, read_captions
 
     if options.from_pdfs is not None:
-        from vsplade.train.paper.pdfs import prepare_pdfs
+        from vsplade.encode.modernvbert.processor import Settings
+        from vsplade.train.paper.pdfs import PdfOptions, prepare_pdfs
 
         while os.environ.get("RANK", "0") != "0" and not (options.out / "pages" / "pairs.jsonl").is_file():
             time.sleep(1)  # the first process renders for all; where it fails, torchrun ends the others
-        counts = prepare_pdfs(options.from_pdfs, options.out / "pages")
+        edge = Settings.read(backbone).longest_edge
+        counts = prepare_pdfs(options.from_pdfs, options.out / "pages", PdfOptions(longest_edge=edge))
         say(", ".join(f"{count} {name}" for name, count in counts.items()))
         return FolderPairs(options.out / "pages", captions)
     if options.pairs is not None:
@@ -135,7 +170,7 @@ def _images(options: PaperOptions, captions: bool, say: Callable[[str], None]) -
         raise InputError("This configuration trains with captions: give --captions, or --set captions=none.")
     known = read_captions(options.captions)
     pairs = ColpaliPairs(options.pages, known)
-    check_captions(ColpaliPairs(options.pages), known)
+    check_captions(pairs.ids(options.captions), known)
     return pairs
 
 
