@@ -35,14 +35,16 @@ def _answer(table, terms, weights, k, first_stage, sums, numbers, scores):
     if first_stage:
         found, pages, under = found[:first_stage], pages[:first_stage], NO_BOUND
     exact = rescore(table, terms, weights, found, pages, k, unit, under)
-    pages = pages[: len(exact)]
-    bits = exact.view(np.int32).astype(np.int64)  # scores are not negative: they sort as their bits do
-    sort_best_first(bits, pages)
+    # Scores are not negative, so they sort as their bits do.
+    exact_bits, score_bits = exact.view(np.int32), scores.view(np.int32)
+    for i in range(len(exact)):
+        found[i] = exact_bits[i]
+    sort_best_first(found[: len(exact)], pages[: len(exact)])
     count = 0
-    while count < min(k, len(pages)) and bits[count] > 0:
+    while count < min(k, len(exact)) and found[count] > 0:
         numbers[count] = pages[count]
+        score_bits[count] = found[count]
         count += 1
-    scores[:count] = bits[:count].astype(np.int32).view(np.float32)
     return count
 
 
@@ -50,16 +52,21 @@ def _answer(table, terms, weights, k, first_stage, sums, numbers, scores):
 def _read_names(table, numbers, counts):
     """(starts, bytes) of the names of all pages found. They lie anywhere in memory, so all are asked for
     before the first is read."""
-    total = counts.sum()
-    starts = np.zeros(total + 1, dtype=np.int64)
+    total = 0
+    for q in range(len(counts)):
+        total += counts[q]
+    starts = np.empty(total + 1, dtype=np.int64)
+    starts[0] = 0
     sources = np.empty(total, dtype=np.int64)
     for q in range(len(counts)):
-        for number in numbers[q, : counts[q]]:
+        for i in range(counts[q]):
+            number = numbers[q, i]
             s = segment_of(table, number)
             fetch(table[s, NAME_STARTS] + 8 * (number - table[s, BASE]))
     at = 0
     for q in range(len(counts)):
-        for number in numbers[q, : counts[q]]:
+        for i in range(counts[q]):
+            number = numbers[q, i]
             s = segment_of(table, number)
             page, end = number - table[s, BASE], table[s, NAME_BYTES]
             places = carray(at_u64(table[s, NAME_STARTS]), table[s, PAGES] + 1)
@@ -72,7 +79,9 @@ def _read_names(table, numbers, counts):
     names = np.empty(starts[total], dtype=np.uint8)
     for i in range(total):
         size = starts[i + 1] - starts[i]
-        names[starts[i] : starts[i + 1]] = carray(at_u8(sources[i]), size)
+        name = carray(at_u8(sources[i]), size)
+        for j in range(size):
+            names[starts[i] + j] = name[j]
     return starts, names
 
 
@@ -85,6 +94,8 @@ def answer(table, starts, terms, weights, k, first_stage, sums, numbers, scores,
     ``first_stage`` > 0: only so many pages, those with the largest sums, are scored.
     """
     for q in range(len(counts)):
-        span = slice(starts[q], starts[q + 1])
-        counts[q] = _answer(table, terms[span], weights[span], k, first_stage, sums, numbers[q], scores[q])
+        low, high = starts[q], starts[q + 1]
+        counts[q] = _answer(
+            table, terms[low:high], weights[low:high], k, first_stage, sums, numbers[q], scores[q]
+        )
     return _read_names(table, numbers, counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from threading import local
 
 import numpy as np
@@ -68,8 +69,7 @@ class CompiledEngine:
             rows = rows.copy()
             rows[:, table.MASK] = [0 if mask is None else mask.ctypes.data for mask in masks]
         k, first_stage = min(k, max(1, self._pages)), min(first_stage, self._pages)
-        starts = np.zeros(len(queries) + 1, dtype=np.int64)
-        np.cumsum([len(query) for query in queries], out=starts[1:])
+        starts = np.array([0, *accumulate(map(len, queries))], dtype=np.int64)
         terms = np.concatenate([query.terms for query in queries])
         weights = np.concatenate([query.weights for query in queries])
         numbers = np.empty((len(queries), k), dtype=np.int64)

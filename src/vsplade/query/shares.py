@@ -24,17 +24,15 @@ class Shares:
         """The next run; empty when there is no more."""
         with self._lock:
             left = self._count - self._next
-            if self._threads > 1:
-                size = min(self._most, max(1, left // (_SHARES_A_THREAD * self._threads)))
-            else:
-                size = self._most
+            size = min(self._most, max(1, left // (_SHARES_A_THREAD * self._threads)))
             first, self._next = self._next, min(self._count, self._next + size)
             return range(first, self._next)
 
     def work_off(self, work: Callable[[range], None]) -> None:
         """Call ``work`` with every run; this thread works too. The first error ends it all."""
         if self._threads == 1:
-            self._work(work)
+            for first in range(0, self._count, self._most):
+                work(range(first, min(self._count, first + self._most)))
             return
         with ThreadPoolExecutor(self._threads - 1) as pool:
             others = [pool.submit(self._work, work) for _ in range(self._threads - 1)]
