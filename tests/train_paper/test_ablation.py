@@ -151,3 +151,20 @@ def test_texts_that_do_not_match_their_pages_are_refused(options: AblationOption
     (tmp_path / "ocr.jsonl").write_text(json.dumps({"id": "images/other.png", "caption": "x"}))
     with pytest.raises(InputError, match="no text for 6 of 6 pictures"):
         ablation_data.gather(options, CPU, lambda _: None)
+
+
+def test_results_become_a_table_and_curves(options: AblationOptions, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from dataclasses import replace
+
+    from vsplade.train.paper.curves import draw, read_results, table
+
+    ablation.ablate(replace(options, rows=("Li-LSR",), steps=4, texts=()))
+    rows = read_results(options.out / "ablation.json")
+    lines = table(rows).splitlines()
+    assert lines[2].startswith("| Li-LSR | ")
+    assert len({line.count("|") for line in lines}) == 1
+    draw(rows, tmp_path / "curves.png")
+    assert Image.open(tmp_path / "curves.png").size[0] > 100
+    with pytest.raises(InputError, match="no results"):
+        read_results(tmp_path / "nothing.json")

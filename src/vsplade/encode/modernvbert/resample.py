@@ -2,9 +2,8 @@
 
 Pillow resizes one axis after the other and rounds to bytes in between; so does this. The weights are its own,
 rounded as it rounds them, and sums are taken in float32 instead of integers: a few values in a million come
-out one step apart, where a sum lies on the border between two bytes. Rows come first, as in all of pillow's
-releases but the newest, which begin with columns where that is cheaper: for a page, whose sides change alike,
-the difference is a step in a few places.
+out one step apart, where a sum lies on the border between two bytes. Rows come first; pillow 13
+begins with columns in some cases, which for a page, whose sides change alike, is a step in a few places.
 """
 
 from __future__ import annotations
