@@ -180,7 +180,7 @@ def test_limits(tmp_path: Path) -> None:
     assert "limit of 100" in problem(path, limits=Limits(max_bytes=100)).reason
     assert "has 2 pages, above the limit of 1" in problem(path, limits=Limits(max_pages=1)).reason
     drawing().save(tmp_path / "p.png")
-    assert "raise max_pixels" in problem(tmp_path / "p.png", limits=Limits(max_pixels=1000)).reason
+    assert "raise --max-pixels" in problem(tmp_path / "p.png", limits=Limits(max_pixels=1000)).reason
     with pytest.raises(InputError, match="max_seconds must be above zero"):
         Limits(max_seconds=0)
     with pytest.raises(InputError, match="workers"):

@@ -64,7 +64,7 @@ class PictureFile:
         if pixels > self._limits.max_pixels:
             raise PageError(
                 f"has {width} x {height} pixels, above the limit of {self._limits.max_pixels:,} pixels; "
-                "make it smaller or raise max_pixels"
+                "make it smaller or raise --max-pixels"
             )
         if grey and image.format == "WEBP" and image.mode == "RGB":
             image = decode_grey(self._path, image.size) or image

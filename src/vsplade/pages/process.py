@@ -81,7 +81,7 @@ class RendererProcess:
             return "the renderer was not running"
         _finish(process)
         if self._late:
-            return f"took longer than {seconds:g} seconds; raise max_seconds if it is worth the time"
+            return f"took longer than {seconds:g} seconds; raise --max-seconds if it is worth the time"
         code = process.returncode
         cause = f"exit status {code}"
         if code < 0:

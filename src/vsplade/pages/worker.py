@@ -44,7 +44,7 @@ def open_file(path: str, limits: Limits) -> OpenFile:
     size = os.stat(path).st_size
     if size > limits.max_bytes:
         raise PageError(
-            f"has {size:,} bytes, above the limit of {limits.max_bytes:,}; split it or raise max_bytes"
+            f"has {size:,} bytes, above the limit of {limits.max_bytes:,}; split it or raise --max-bytes"
         )
     file: OpenFile = PdfFile(path) if suffix(path) in PDF_SUFFIXES else PictureFile(path, limits)
     try:
@@ -53,7 +53,7 @@ def open_file(path: str, limits: Limits) -> OpenFile:
         if file.pages > limits.max_pages:
             raise PageError(
                 f"has {file.pages:,} pages, above the limit of {limits.max_pages:,}; "
-                "split it or raise max_pages"
+                "split it or raise --max-pages"
             )
     except PageError:
         file.close()
