@@ -20,7 +20,7 @@ from vsplade.train.paper import ablation, ablation_data  # noqa: E402
 from vsplade.train.paper.cells import PageCells, read_pages  # noqa: E402
 from vsplade.train.paper.config import PaperConfig  # noqa: E402
 from vsplade.train.paper.options import AblationOptions  # noqa: E402
-from vsplade.train.paper.small import SmallSplade  # noqa: E402
+from vsplade.train.paper.small import SmallSplade, TextInputs, text_inputs  # noqa: E402
 
 CPU = torch.device("cpu")
 WORDS = ("revenue", "profit", "water", "energy", "people", "total")
@@ -100,7 +100,8 @@ def test_untrained_model_is_the_reader_pooled_by_maximum(options: AblationOption
     reader = ablation_data.load_backbone(options.reader, CPU)
     paths = sorted((options.charts / "images").iterdir())[:2]
     cells = read_pages(reader, paths, 1408, 12, CPU)
-    model = SmallSplade(reader.head, PaperConfig(query="one"))
+    nothing = TextInputs(torch.zeros(1, 16), torch.zeros(1))
+    model = SmallSplade(reader.head, nothing, PaperConfig(query="one"))
     pooled = model(*cells.batch([0, 1]))
     for page in range(2):
         here = slice(int(cells.starts[page]), int(cells.starts[page + 1]))
@@ -112,10 +113,8 @@ def test_untrained_model_is_the_reader_pooled_by_maximum(options: AblationOption
 
 def test_layers_learn_and_texts_pass_them_too() -> None:
     torch.manual_seed(0)
-    model = SmallSplade(
-        Head(NetworkConfig(vocabulary=12, middle=8, coarse=8, hidden=16, rank=16)), PaperConfig()
-    )
-    model.prepare_texts()
+    head = Head(NetworkConfig(vocabulary=12, middle=8, coarse=8, hidden=16, rank=16))
+    model = SmallSplade(head, text_inputs(head, 20.0), PaperConfig())
     ids, mask = torch.tensor([[5, 9, 0]]), torch.tensor([[True, True, False]])
     pooled = model.read_texts(ids, mask)
     assert set(pooled.logits[0].topk(2).indices.tolist()) == {5, 9}

@@ -133,9 +133,7 @@ def _material(cache: str, device: str) -> Material:
 def build_model(material: Material, config: PaperConfig, device: torch.device) -> SmallSplade:
     head = Head(NetworkConfig(**material.network))
     head.load_state_dict(material.head)
-    model = SmallSplade(head, config).to(device)
-    model.prepare_texts(material.certain)
-    return model
+    return SmallSplade(head, material.text_inputs, config).to(device)
 
 
 def measure_untrained(material: Material, options: AblationOptions, device: torch.device) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from vsplade.train import checkpoint
 from vsplade.train.paper.cells import PageCells, read_pages
 from vsplade.train.paper.data import read_captions
 from vsplade.train.paper.options import AblationOptions
+from vsplade.train.paper.small import TextInputs, text_inputs
 
 LONGEST_EDGE = 1408
 
@@ -81,9 +82,8 @@ class Material:
     dev: dict[str, DevSet]
     network: dict[str, Any]
     head: dict[str, Tensor]
+    text_inputs: TextInputs
     stop: Tensor
-    certain: float
-    """The mean logit of the terms that were read: texts enter with the same."""
 
     def to(self, device: torch.device) -> Material:
         pairs = {
@@ -95,7 +95,7 @@ class Material:
         }  # fmt: skip
         texts = None if self.texts is None else (self.texts[0].to(device), self.texts[1].to(device))
         dev = {n: DevSet(d.cells.to(device), d.queries.to(device), d.relevant) for n, d in self.dev.items()}
-        return Material(pairs, texts, dev, self.network, self.head, self.stop.to(device), self.certain)
+        return Material(pairs, texts, dev, self.network, self.head, self.text_inputs, self.stop.to(device))
 
 
 def gather(options: AblationOptions, device: torch.device, say: Callable[[str], None]) -> Path:
@@ -136,6 +136,9 @@ def gather(options: AblationOptions, device: torch.device, say: Callable[[str], 
         pairs = [row for path in options.texts for row in read_text_pairs(path)]
         _put(tensors, "texts.queries", (row["query"] for row in pairs))
         _put(tensors, "texts.passages", (row["text"] for row in pairs))
+    # Texts enter with the mean logit of the terms that were read.
+    inputs = text_inputs(reader.head, float(tensors["charts.cells.logit"][:-1].mean()))
+    tensors |= {"text_inputs.features": inputs.features, "text_inputs.offset": inputs.offset}
     checkpoint.save(cache, tensors, header)
     return cache
 
@@ -182,8 +185,8 @@ def load_material(cache: Path) -> Material:
     }  # fmt: skip
     texts = (ragged("texts.queries"), ragged("texts.passages")) if "texts.queries.terms" in tensors else None
     head = {name.removeprefix("head."): t for name, t in tensors.items() if name.startswith("head.")}
-    certain = float(pairs["charts"].cells.logit[:-1].mean())
-    return Material(pairs, texts, dev, header["network"], head, torch.tensor(_stop_terms()), certain)
+    inputs = TextInputs(tensors["text_inputs.features"], tensors["text_inputs.offset"])
+    return Material(pairs, texts, dev, header["network"], head, inputs, torch.tensor(_stop_terms()))
 
 
 def read_pairs(folder: Path, most: int = 0) -> list[dict[str, Any]]:

@@ -8,6 +8,8 @@ by maximum.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -49,8 +51,36 @@ class CellLayer(nn.Module):
         return x + hidden
 
 
+@dataclass(frozen=True)
+class TextInputs:
+    """How every term enters when it is not read but given: as a feature and an offset, like a cell's."""
+
+    features: Tensor
+    offset: Tensor
+
+
+@torch.no_grad()
+def text_inputs(head: Head, certain: float) -> TextInputs:
+    """For each term a feature whose logit for it is ``certain``, and the highest.
+
+    Its own row alone would do for most terms; what all rows share is taken out of it (whitened), or rare
+    terms with short rows would be read as their longer neighbours.
+    """
+    weight, bias = head.vocabulary.weight, head.vocabulary.bias
+    centred = weight - weight.mean(0)
+    shared = centred.T @ centred / len(weight)
+    shared += 0.01 * shared.diagonal().mean() * torch.eye(len(shared), device=weight.device)
+    own = torch.linalg.solve(shared, centred.T).T
+    features = own * (certain / (own * weight).sum(1, keepdim=True))
+    rows = 2048 if weight.is_cuda else 64  # on a CPU their logits stay in the cache
+    total = [torch.logsumexp(functional.linear(part, weight, bias), 1) for part in features.split(rows)]
+    return TextInputs(features, -torch.cat(total))
+
+
 class SmallSplade(nn.Module):
-    def __init__(self, head: Head, config: PaperConfig, layers: int = 2, heads: int = 4) -> None:
+    def __init__(
+        self, head: Head, texts: TextInputs, config: PaperConfig, layers: int = 2, heads: int = 4
+    ) -> None:
         super().__init__()
         named = head.vocabulary
         self.vocabulary, self.width = named.out_features, named.in_features
@@ -68,25 +98,8 @@ class SmallSplade(nn.Module):
             self.query.embeddings.weight.copy_(functional.normalize(named.weight, dim=1) * self.width**0.5)
         if config.query == "one":
             self.query.requires_grad_(False)
-        self.register_buffer("text_features", torch.zeros(self.vocabulary, self.width), persistent=False)
-        self.register_buffer("text_offset", torch.zeros(self.vocabulary), persistent=False)
-
-    @torch.no_grad()
-    def prepare_texts(self, certain: float = 20.0) -> None:
-        """Every term as if it had been read: a feature whose logit for it is ``certain``, and the highest.
-
-        Its own row alone would do for most terms; what all rows share is taken out of it (whitened), or rare
-        terms with short rows would be read as their longer neighbours.
-        """
-        weight, bias = self.decoder.base.weight, self.decoder.base.bias
-        centred = weight - weight.mean(0)
-        shared = centred.T @ centred / len(weight)
-        shared += 0.01 * shared.diagonal().mean() * torch.eye(self.width, device=weight.device)
-        own = torch.linalg.solve(shared, centred.T).T
-        self.text_features.copy_(own * (certain / (own * weight).sum(1, keepdim=True)))
-        for at in range(0, self.vocabulary, 2048):
-            logits = functional.linear(self.text_features[at : at + 2048], weight, bias)
-            self.text_offset[at : at + 2048] = -torch.logsumexp(logits, 1)
+        self.register_buffer("text_features", texts.features, persistent=False)
+        self.register_buffer("text_offset", texts.offset, persistent=False)
 
     def forward(self, features: Tensor, offset: Tensor, place: Tensor, mask: Tensor) -> Pooled:
         """``place`` is (pages, cells, 3) as ``PageCells`` has it; see ``read_texts`` for texts."""
