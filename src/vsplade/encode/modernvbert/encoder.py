@@ -119,7 +119,7 @@ class ModernVBertEncoder:
         """Threads prepare pages while the network works on those before; a batch is read back when the next
         one is under way, so that a GPU need not wait for Python.
         """
-        batch = self.options.batch or (16 if self._on_gpu else 2)
+        batch = self.options.batch or (16 if self.on_gpu else 2)
         threads = self.options.threads or os.cpu_count() or 1
         waiting: deque[Future[Prepared]] = deque()
         running: Pooled | None = None
@@ -152,7 +152,7 @@ class ModernVBertEncoder:
 
     def _prepare(self, image: Image.Image) -> Prepared:
         """In a thread: the tiles; or, where a GPU will cut them, the picture in memory it can fetch from."""
-        if not self._on_gpu or not self._gpu_cuts:
+        if not self.on_gpu or not self._gpu_cuts:
             return self._processor.tiles(image)
         import torch
 
@@ -258,7 +258,8 @@ class ModernVBertEncoder:
             raise InputError(f"torch knows no device {self.options.device!r}: {error}") from error
 
     @property
-    def _on_gpu(self) -> bool:
+    def on_gpu(self) -> bool:
+        """All processors are left to the decoding of pages then."""
         return bool(self._device.type == "cuda")
 
     @cached_property
@@ -271,7 +272,7 @@ class ModernVBertEncoder:
             from vsplade.encode.modernvbert import checkpoint
         except ModuleNotFoundError as error:
             raise MissingExtraError(f"Reading pages with {self._side.name}", "hf") from error
-        precision = self.options.precision or ("bfloat16" if self._on_gpu else "float32")
+        precision = self.options.precision or ("bfloat16" if self.on_gpu else "float32")
         model = checkpoint.load(self._model_folder, dtype=getattr(torch, precision)).model.to(device)
         if self.options.compile:
             model.compile_layers(_COMPILED_TILES)
