@@ -86,7 +86,7 @@ def find_model(name: str) -> Path:
     except Exception as error:  # the hub's client raises its own, its transport's and the system's errors
         raise InputError(
             f"{name} is neither a folder nor could it be fetched from the hub "
-            f"({type(error).__name__}: {error}). "
+            f"({type(error).__name__}: {next(iter(str(error).splitlines()), '')}). "
             "Check the name and the connection, or download the model and give its folder."
         ) from error
 
