@@ -126,6 +126,7 @@ def test_the_word_bank_is_made_from_text(tmp_path: Path) -> None:
 
 def test_rare_terms_weigh_more_in_the_query_table(tmp_path: Path) -> None:
     pytest.importorskip("snowballstemmer", reason="stems need snowballstemmer: pip install 'vsplade[train]'")
+    pytest.importorskip("wordfreq", reason="general English needs wordfreq: pip install 'vsplade[train]'")
     text = tmp_path / "a.txt"
     text.write_text(("the report " * 300 + "zebra ") * 20)
     result = build_query_table(QueryTableOptions((text,), tmp_path / "query.npy"))
@@ -133,6 +134,8 @@ def test_rare_terms_weigh_more_in_the_query_table(tmp_path: Path) -> None:
     assert len(table) == result["terms"] == len(tokenizer)
     common, rare = (float(table[tokenizer.encode(word)[0]]) for word in ("the", "volcano"))
     assert 0 < common < rare
+    known, unknown = (float(table[tokenizer.encode(word)[0]]) for word in ("people", "volcano"))
+    assert known < unknown, "neither is in the text, but one is common English"
     related = np.load(tmp_path / "related.npy")
     report, reports = tokenizer.encode("report reports")
     assert [report, reports] in related.tolist()

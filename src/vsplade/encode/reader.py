@@ -14,7 +14,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from vsplade.encode.ink import BLOCK, rectangles
 from vsplade.encode.tokenizer import CONTINUATION, Tokenizer
+from vsplade.encode.weighting import PageWeighting
 from vsplade.errors import InputError
 from vsplade.types import Box, Page, SparseVector, TermStatistics, Vocabulary
 
@@ -35,6 +36,7 @@ CELL = 8
 FOLD = 4
 HEAD_ROWS = 128
 """Cells named at a time: their logits over the vocabulary stay in the cache."""
+_WEIGHTING = tuple(field.name for field in fields(PageWeighting))
 _FILES = ("trunk.onnx", "head.onnx", "query.npy", "related.npy", "reader.json")
 
 
@@ -43,7 +45,7 @@ class ReaderOptions:
     """``reader:point=efficient,threads=4``"""
 
     point: str = "quality"
-    """``quality``, or ``efficient``: only terms read with certainty, for an index half the size."""
+    """``quality``, or ``efficient``: only terms that matter more, for an index half the size."""
     longest_edge: int = 0
     """Pixels of the longest edge that pages are read at; 0 is the model's own."""
     threads: int = 0
@@ -95,7 +97,8 @@ class ReaderEncoder:
             raise InputError(
                 f"The reader has no point {options.point!r}; choose one of: {', '.join(sorted(points))}."
             )
-        self._least: float = points[options.point]["least"]
+        self._point: dict[str, float] = points[options.point]
+        self._weighting = PageWeighting(**{name: self._config[name] for name in _WEIGHTING})
         self._tokenizer = Tokenizer.load()
         if self._config["vocabulary"] != self._tokenizer.fingerprint:
             raise InputError(f"{self._folder} was trained with another vocabulary than this package's.")
@@ -116,9 +119,7 @@ class ReaderEncoder:
         digest.update(self._config["weights"].encode())
         for table in ("query.npy", "related.npy"):
             digest.update((self._folder / table).read_bytes())
-        rest = {
-            k: self._config[k] for k in ("points", "scales", "floor", "saturation", "shortest", "related")
-        }
+        rest = {k: self._config[k] for k in ("points", "scales", "floor", *_WEIGHTING, "related", "lightest")}
         digest.update(json.dumps([rest, self.options.point, self.longest_edge], sort_keys=True).encode())
         return f"reader-{digest.hexdigest()}"
 
@@ -136,6 +137,11 @@ class ReaderEncoder:
             np.float32
         )
         return table
+
+    @cached_property
+    def _worth(self) -> NDArray[np.float32]:
+        """What one standing of a term is worth: those worth less than the point's ``least`` are not kept."""
+        return np.maximum(self._query_weights, np.float32(self._point["common"]))
 
     @cached_property
     def _related(self) -> NDArray[np.int64]:
@@ -159,7 +165,10 @@ class ReaderEncoder:
         )
 
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
-        """Each term once, with its weight from the table; words of the same stem at a fraction of it."""
+        """Each term once, with its weight from the table; words of the same stem at a fraction of it.
+
+        What weighs next to nothing ("the", "what") is left out, unless there is nothing else.
+        """
         table = self._query_weights
         weights: dict[int, float] = {}
         terms = set(self._tokenizer.encode(text))
@@ -168,7 +177,9 @@ class ReaderEncoder:
             for other in self._related[first:last, 1].tolist():
                 share = self._config["related"] * float(min(table[term], table[other]))
                 weights[other] = max(weights.get(other, 0.0), share)
-        return SparseVector.from_dict({**weights, **{term: float(table[term]) for term in terms}})
+        weights |= {term: float(table[term]) for term in terms}
+        heavy = {term: weight for term, weight in weights.items() if weight >= self._config["lightest"]}
+        return SparseVector.from_dict(heavy or weights)
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         """As many pages at a time as there are threads; the next ones wait to be asked for."""
@@ -254,11 +265,9 @@ class ReaderEncoder:
 
     def _pool(self, cells: Cells) -> SparseVector:
         count = np.bincount(cells.term.ravel(), cells.probability.ravel(), len(self._tokenizer))
-        terms = np.flatnonzero(count > self._least)
-        return self._weigh(terms.astype(np.uint32), count[terms])
+        terms = np.flatnonzero(count * self._worth > self._point["least"])
+        return self._weigh(terms.astype(np.uint32), count[terms], float(count.sum()))
 
-    def _weigh(self, terms: NDArray[np.uint32], counts: NDArray[Any]) -> SparseVector:
-        """Expected counts to weights: a term's share of the page, saturating, so in [0, 1]."""
-        length = max(float(counts.sum()), float(self._config["shortest"]))
-        weights = counts / (counts + self._config["saturation"] * length)
-        return SparseVector(terms, weights.astype(np.float32))
+    def _weigh(self, terms: NDArray[np.uint32], counts: NDArray[Any], length: float) -> SparseVector:
+        """Expected counts to weights, on a page that holds ``length`` pieces in all."""
+        return SparseVector(terms, self._weighting.weigh(counts, length))

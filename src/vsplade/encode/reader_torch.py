@@ -156,6 +156,7 @@ class TorchReaderEncoder(ReaderEncoder):
         self.trunk: Callable[[Tensor], tuple[Tensor, Tensor, Tensor, Tensor]] = (
             fuse(self.network.trunk) if cuda and can_fuse() else self.network.trunk
         )
+        self._worth_here = torch.from_numpy(self._worth).to(self.device)
         self._idle: SimpleQueue[Any] = SimpleQueue()
         """Streams; a few that stay, because memory freed on one is of no use to another."""
         for _ in range(LANES):
@@ -257,12 +258,13 @@ class TorchReaderEncoder(ReaderEncoder):
         page = torch.cat([place[0] for place in found.places])
         counts.scatter_add_(0, (page[:, None] * terms + found.term).view(-1), found.probability.view(-1))
         counts = counts.view(-1, terms)[: batch.pages]
-        kept = counts > self._least
+        kept = counts * self._worth_here > self._point["least"]
         row, column = kept.nonzero(as_tuple=True)
         values, column = counts[row, column].cpu().numpy(), column.int().cpu().numpy().astype(np.uint32)
         ends = np.cumsum(kept.sum(1).cpu().numpy())[:-1]
-        parts = zip(np.split(column, ends), np.split(values, ends), strict=True)
-        return [self._weigh(terms, counts) for terms, counts in parts]
+        lengths = counts.sum(1).cpu().numpy().tolist()
+        parts = zip(np.split(column, ends), np.split(values, ends), lengths, strict=True)
+        return [self._weigh(*part) for part in parts]
 
 
 def _copy_size(size: tuple[int, int], scale: float) -> tuple[int, int]:

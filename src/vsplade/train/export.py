@@ -10,6 +10,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from torch import Tensor, nn
 from vsplade.encode.network import FOLD, Head, Reader, Trunk, fold_norms
 from vsplade.encode.reader import fold
 from vsplade.encode.tokenizer import Tokenizer
+from vsplade.encode.weighting import PageWeighting
 from vsplade.errors import InputError
 from vsplade.train.degrade import degrade
 from vsplade.train.options import ExportOptions
@@ -45,13 +47,13 @@ SETTINGS: dict[str, Any] = {
         0.16,
     ],  # copies of the page: each brings another range of type into the readable band
     "floor": -3.0,  # word logit above which a cell is named: doubtful cells still add evidence
-    "saturation": 0.002,  # weight = count / (count + saturation * length of the page)
-    "shortest": 25.0,  # pages with fewer pieces count as that long
+    **asdict(PageWeighting()),  # counts to weights
     "related": 0.2,  # share of a query term's weight that words of the same stem get
     "points": {
-        "quality": {"least": 0.1},
-        "efficient": {"least": 0.3},
-    },  # expected count that makes a term active
+        "quality": {"least": 0.5, "common": 2.0},
+        "efficient": {"least": 1.5, "common": 0.0},
+    },  # a term is kept whose expected count times query weight, or "common" if more, is above "least"
+    "lightest": 1.0,  # query terms that weigh less are left out
 }
 """How cells become vectors; docs/log.md has the measurements behind each number."""
 OPSET = 17

@@ -49,6 +49,34 @@ class QueryTableOptions:
 
 
 @dataclass(frozen=True)
+class RetrievalOptions:
+    prior: Path = option("The table to start from, of `vsplade train query-table`.", argument=True)
+    out: Path = option("The learned table to write (.npy), a weight a term.")
+    pairs: tuple[Path, ...] = option(
+        "JSON lines with a query and its text, caption or table; may be given several times.", ()
+    )
+    tables: tuple[Path, ...] = option("JSON lines with the tables (_id, tsv) that pairs name.", ())
+    pdfs: Path | None = option("A folder with PDFs that have a text layer: questions are made up.", None)
+    questions: int = option("Questions made up for every PDF page.", 6)
+    pdf_share: float = option("Share of the batches that are of PDF pages.", 0.5)
+    steps: int = option("Batches in all.", 400)
+    batch: int = option("Questions a batch.", 256)
+    rate: float = option("Highest learning rate.", 0.02)
+    near: float = option("How strongly a term's weight is held at that of its idf.", 0.005)
+    rank: float = option("Weight of the ranking loss.", 1.0)
+    gate: float = option("Weight of the gated supervision.", 0.0)
+    flops: float = option("Weight of the FLOPS loss.", 0.0)
+    seed: int = option("Of the questions and the batches.", 0)
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "rate", "questions"):
+            if getattr(self, name) <= 0:
+                raise InputError(f"Training option {name!r} must be above 0, not {getattr(self, name)}.")
+        if not 0 <= self.pdf_share <= 1:
+            raise InputError("Training option 'pdf_share' is a share, between 0 and 1.")
+
+
+@dataclass(frozen=True)
 class WordsOptions:
     text: tuple[Path, ...] = option("Text files that running text is taken from.", argument=True)
     out: Path = option("The word bank to write (.npz).")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from vsplade.encode.tokenizer import Tokenizer
+from vsplade.encode.weighting import PageWeighting
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.evaluator import search_queries
 from vsplade.evaluate.measures import measure
@@ -49,14 +50,14 @@ def _product(a: SparseVector, b: SparseVector) -> SparseVector:
     return SparseVector(terms, a.weights[in_a] * b.weights[in_b])
 
 
-def weigh_text(text: str, saturation: float = 0.002, shortest: float = 25.0) -> SparseVector:
-    """A text's terms weighed as the reader weighs what it reads: by their share of the page, saturating.
+def weigh_text(text: str) -> SparseVector:
+    """A text's terms weighed as the reader weighs what it reads.
 
     So that texts and pictures can be mixed, with the reader's query weights for both.
     """
     terms, counts = np.unique(np.array(Tokenizer.load().encode(text), dtype=np.uint32), return_counts=True)
-    length = max(float(counts.sum()), shortest)
-    return SparseVector(terms, (counts / (counts + saturation * length)).astype(np.float32))
+    weights = PageWeighting().weigh(counts.astype(np.float64), float(counts.sum()))
+    return SparseVector(terms, weights)
 
 
 def weigh_texts(texts: Mapping[str, str]) -> PageVectors:
