@@ -12,6 +12,7 @@ where a data set is too small for that.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import sys
@@ -214,13 +215,15 @@ def into_index(encoder: Any, files: Sequence[str], pages: int, workers: int | No
     return {"pages": report.pages, "pages_per_s": round(report.pages_per_s, 1), "failed": report.failed}
 
 
-def variants(encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds: float) -> dict[str, Any]:
+def variants(
+    encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds: float, both: bool
+) -> dict[str, Any]:
     """Model only, with and without fused kernels; the encoder keeps the faster one that works."""
-    fused, plain = reading.fuse(encoder.network.trunk), encoder.network.trunk
+    fused, plain = encoder.trunk, encoder.network.trunk
     measured: dict[str, Any] = {}
     best: tuple[float, Any] = (0.0, plain)
     reference: list[SparseVector] | None = None
-    for name, trunk in (("plain", plain), ("fused", fused)):
+    for name, trunk in (("plain", plain), ("fused", fused)) if both else (("fused", fused),):
         encoder.trunk = trunk
         try:
             begun = time.perf_counter()
@@ -288,11 +291,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="*", default=[], help="numbers of processes to try")
     parser.add_argument("--cudnn-benchmark", action="store_true")
     parser.add_argument("--limit", type=float, default=55.0, help="seconds after which nothing new is begun")
-    parser.add_argument("--batch", type=int, default=reading.BATCH)
+    parser.add_argument("--batch", type=int, help="pages at a time; left out, what suits the GPU's memory")
+    parser.add_argument("--plain", action="store_true", help="also the network without fused kernels")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--output", type=Path, help="a file that is written after every step")
     options = parser.parse_args()
-    reading.BATCH, reading.MOST_WAITING = options.batch, 4 * options.batch
     torch.backends.cudnn.benchmark = options.cudnn_benchmark
     report = Report(options)
     report.run()
@@ -308,6 +311,7 @@ class Report:
         name = f"reader:device={options.device}" + (f",model={options.model}" if options.model else "")
         self.encoder = load_encoder(name)
         assert isinstance(self.encoder, TorchReaderEncoder)
+        options.batch = self.encoder.batch = options.batch or self.encoder.batch
         cuda = self.encoder.device.type == "cuda"
         self.found: dict[str, Any] = {
             "device": torch.cuda.get_device_name() if cuda else "CPU",
@@ -333,38 +337,41 @@ class Report:
             self.options.output.write_text(json.dumps(self.found, indent=1))
 
     def run(self) -> None:
-        options, encoder = self.options, self.encoder
-        for dataset in options.datasets:
-            files, name = images_of(dataset), dataset.name
-            batches = upload_batches(encoder, files, options.batch, 3)
-            self.step(f"{name} model_only", lambda: variants(encoder, batches, options.seconds))  # noqa: B023
-            self.step(f"{name} stages", lambda: stages(encoder, batches[0], 10 if options.seconds > 1 else 1))  # noqa: B023
-        for dataset in options.datasets:
-            files, name = images_of(dataset), dataset.name
-            for workers in options.workers or [None]:
-                wanted = sources(files, options.pages)
-                suffix = f" {workers} workers" if workers else ""
-                self.step(
-                    f"{name} end_to_end{suffix}",
-                    lambda: rate(lambda: encoder.encode_pages(pages_of(encoder, wanted, workers))),  # noqa: B023
-                )
-            self.step(f"{name} loader_only", lambda: rate(lambda: pages_of(encoder, wanted, None)))  # noqa: B023
-        for dataset in options.datasets:
-            files, name = images_of(dataset), dataset.name
-            self.step(f"{name} agreement", lambda: self.agreement(dataset, files))  # noqa: B023
-        files = images_of(options.datasets[0])
-        self.step("into_index", lambda: into_index(encoder, files, options.pages, None))
-        if encoder.device.type == "cuda":
-            batches = upload_batches(encoder, files, options.batch, 2)
-            self.step("kernels", lambda: kernels(encoder, batches[0]))
-            self.step("model_only searched", lambda: searched(encoder, batches, options.seconds))
-            large = upload_batches(encoder, files, 2 * options.batch, 2)
-            self.step("model_only larger batch", lambda: model_only(encoder, large * 2, options.seconds))
+        for dataset in self.options.datasets:
+            self.model(dataset.name, images_of(dataset))
+        for dataset in self.options.datasets:
+            self.files(dataset.name, images_of(dataset))
+        for dataset in self.options.datasets:
+            self.step(f"{dataset.name} agreement", lambda: self.agreement(dataset))  # noqa: B023
+        files = images_of(self.options.datasets[0])
+        self.step("into_index", lambda: into_index(self.encoder, files, self.options.pages, None))
+        if self.encoder.device.type == "cuda":
+            batches = upload_batches(self.encoder, files, self.options.batch, 2)
+            self.step("model_only searched", lambda: searched(self.encoder, batches, self.options.seconds))
         self.found["seconds"] = round(time.perf_counter() - START, 1)
 
-    def agreement(self, dataset: Path, files: list[str]) -> dict[str, Any]:
-        """All pages on the GPU for NDCG, some on the CPU for the difference."""
+    def model(self, name: str, files: list[str]) -> None:
         options, encoder = self.options, self.encoder
+        batches = upload_batches(encoder, files, options.batch, 3)
+        self.step(f"{name} model_only", lambda: variants(encoder, batches, options.seconds, options.plain))
+        if encoder.device.type == "cuda":
+            self.step(f"{name} kernels", lambda: kernels(encoder, batches[0]))
+        self.step(f"{name} stages", lambda: stages(encoder, batches[0], 10 if options.seconds > 1 else 1))
+
+    def files(self, name: str, files: list[str]) -> None:
+        options, encoder = self.options, self.encoder
+        wanted = sources(files, options.pages)
+        for _ in encoder.encode_pages(pages_of(encoder, wanted[: len(wanted) // 5], None)):
+            pass  # every shape of page once: the first of each takes longer
+        for workers in options.workers or [None]:
+            suffix = f" {workers} workers" if workers else ""
+            work = functools.partial(pages_of, encoder, wanted, workers)
+            self.step(f"{name} end_to_end{suffix}", lambda: rate(lambda: encoder.encode_pages(work())))  # noqa: B023
+        self.step(f"{name} loader_only", lambda: rate(lambda: pages_of(encoder, wanted, None)))
+
+    def agreement(self, dataset: Path) -> dict[str, Any]:
+        """All pages on the GPU for NDCG, some on the CPU for the difference."""
+        options, encoder, files = self.options, self.encoder, images_of(dataset)
         few = files[:: max(1, len(files) // options.cpu_pages)][: options.cpu_pages]
         plain = load_encoder("reader" + (f":model={options.model}" if options.model else ""))
         theirs: list[SparseVector] = []

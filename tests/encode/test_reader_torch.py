@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -52,8 +56,8 @@ def test_order_is_kept_over_batches_of_other_shapes(monkeypatch: pytest.MonkeyPa
     """A batch waits for pages of its own shape, but no vector overtakes another."""
     from vsplade.encode import reader_torch
 
-    monkeypatch.setattr(reader_torch, "BATCH", 2)
-    monkeypatch.setattr(reader_torch, "MOST_WAITING", 3)
+    monkeypatch.setattr(reader_torch, "SMALL_BATCH", 2)
+    monkeypatch.setattr(reader_torch, "MOST_WAITING", 1.5)
     words = ["harbour", "mountain", "winter", "garden", "letter", "bridge", "silver"]
     sizes = [(250, 100), (180, 150), (250, 100), (250, 100), (180, 150), (250, 100), (400, 90)]
     encoder = load_encoder("reader:device=cpu:0")
@@ -87,8 +91,8 @@ def test_places_are_those_of_the_words() -> None:
 def test_best_terms_are_an_exact_top_k() -> None:
     from vsplade.encode.reader_torch import best_terms
 
-    logits = torch.randn(50, 28 * 32, generator=torch.Generator().manual_seed(0)) * 3
-    logits[0, :4] = 9  # all in one group
+    logits = torch.randn(50, 28 * 512, generator=torch.Generator().manual_seed(0)) * 3
+    logits[0, 7::512][:4] = 30  # all in one group
     expected = torch.softmax(logits, 1).topk(4, 1)
     values, terms = best_terms(logits, 4)
     torch.testing.assert_close(values, expected.values)
@@ -115,3 +119,26 @@ def test_fused_network_is_the_same_function(stem: int) -> None:
     blocks = config.fine_blocks + config.middle_blocks + config.coarse_blocks + 1
     assert made.count(convolve_add_relu) == blocks
     assert made.count(convolve_relu) == blocks + 3  # over one channel there is nothing to gain
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton, which comes with torch")
+def test_kernel_of_the_best_terms() -> None:
+    """In triton's interpreter, which must be chosen before triton is imported."""
+    script = """
+import torch
+from vsplade.encode.reader_kernels import best_terms, fits
+generator = torch.Generator().manual_seed(0)
+for rows, terms, best in ((3, 28_672, 4), (2, 2048, 2), (0, 2048, 4)):
+    assert fits(terms, best)
+    logits = (torch.randn(rows, terms, generator=generator) * 4).half()
+    logits[:1, 100::1024] = 40  # all in one column
+    expected = torch.softmax(logits.float(), 1).topk(best, 1)
+    values, found = best_terms(logits, best)
+    torch.testing.assert_close(values, expected.values)
+    assert (logits.gather(1, found) == logits.gather(1, expected.indices)).all()
+    assert all(len(set(row)) == best for row in found.tolist())
+assert not fits(1000, 4) and not fits(1024, 3)
+"""
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -39,15 +40,19 @@ from vsplade.types import Page, SparseVector
 if TYPE_CHECKING:
     from PIL import Image
 
-BATCH = 32
+BATCH, SMALL_BATCH = 64, 16
+"""Pages at a time: every kernel is started once a batch, so large ones cost less. The small one is for GPUs
+with less than ``LARGE_GPU`` bytes of memory.
+"""
+LARGE_GPU = 20 << 30
 LANES = 2
 """Batches under way at a time."""
-MOST_WAITING = 4 * BATCH
-"""Pages taken and not yet answered, before batches are run that are not full."""
+MOST_WAITING = 4
+"""Batches of pages taken and not yet answered, before some are run that are not full."""
 SIDE = 128
 """Pages are filled up to multiples of this, so that there are few shapes and most batches are full."""
 HEAD_CELLS = 8192
-GROUP = 32
+GROUPS = 512
 """Terms of which only the best is looked at first: the best few of all are among the best few groups."""
 
 
@@ -87,15 +92,28 @@ def load_network(folder: Path, config: dict[str, Any]) -> Reader:
 
 
 def best_terms(logits: Tensor, best: int) -> tuple[Tensor, Tensor]:
-    """Probabilities and terms of the ``best`` likeliest of each row: an exact top-k, reading a row once."""
+    """Probabilities and terms of the ``best`` likeliest of each row: an exact top-k that sorts little."""
+    if logits.is_cuda and _kernels() is not None and _kernels().fits(logits.shape[1], best):
+        return _kernels().best_terms(logits, best)
     chance = torch.softmax(logits, 1)
-    if logits.shape[1] % GROUP:
+    rows, terms = chance.shape
+    if terms % GROUPS:
         return tuple(chance.topk(best, 1))
-    groups = chance.view(len(chance), chance.shape[1] // GROUP, GROUP)
-    chosen = groups.amax(2).topk(best, 1).indices
-    near = groups.gather(1, chosen[:, :, None].expand(-1, -1, GROUP)).flatten(1)
+    members = chance.view(rows, terms // GROUPS, GROUPS)  # a group is a column
+    chosen = members.amax(1).topk(best, 1).indices
+    near = members.gather(2, chosen[:, None, :].expand(-1, terms // GROUPS, -1)).flatten(1)
     values, place = near.topk(best, 1)
-    return values, chosen.gather(1, place // GROUP) * GROUP + place % GROUP
+    return values, place // best * GROUPS + chosen.gather(1, place % best)
+
+
+@cache
+def _kernels() -> Any:
+    """Triton comes with torch for CUDA, but not on every system."""
+    try:
+        from vsplade.encode import reader_kernels
+    except ImportError:
+        return None
+    return reader_kernels
 
 
 @dataclass
@@ -149,6 +167,8 @@ class TorchReaderEncoder(ReaderEncoder):
         cuda = self.device.type == "cuda"
         if cuda and not torch.cuda.is_available():
             raise InputError("There is no GPU that torch can use; leave the reader's option 'device' out.")
+        large = cuda and torch.cuda.get_device_properties(self.device).total_memory >= LARGE_GPU
+        self.batch = BATCH if large else SMALL_BATCH
         self.kind = torch.float16 if cuda else torch.float32
         self.network = load_network(self._folder, self._config).to(self.device, self.kind)
         if cuda:
@@ -164,7 +184,7 @@ class TorchReaderEncoder(ReaderEncoder):
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         lanes = ThreadPoolExecutor(LANES, thread_name_prefix="reader-gpu")
-        queue = _Queue(lambda images: lanes.submit(self.encode_batch, images))
+        queue = _Queue(lambda images: lanes.submit(self.encode_batch, images), self.batch)
         try:
             for page in pages:
                 queue.add(page.image)
@@ -202,6 +222,13 @@ class TorchReaderEncoder(ReaderEncoder):
         finally:
             self._idle.put(stream)
 
+    def _wait(self) -> None:
+        """Until the device has done what it was given; asleep, where torch would keep a processor busy."""
+        if self.device.type == "cuda":
+            done = torch.cuda.Event(blocking=True)
+            done.record()
+            done.synchronize()
+
     def upload(self, images: Sequence[Image.Image]) -> Batch:
         """The grey bytes of the pages, one after the other, in one transfer."""
         pages = [grey_levels(image) for image in images]
@@ -225,7 +252,7 @@ class TorchReaderEncoder(ReaderEncoder):
         """Every word cell of the pages, over all the sizes they are read at."""
         whole = batch.picture(SIDE).to(self.kind)
         device = whole.device
-        places, features, chances, all_sizes = [], [], [], []
+        seen, all_sizes = [], []
         for scale in self._config["scales"]:
             sizes = [_copy_size(size, scale) for size in batch.sizes]
             size = on(sizes, device, torch.int64)
@@ -237,11 +264,15 @@ class TorchReaderEncoder(ReaderEncoder):
             columns = torch.arange(word.shape[2], device=device) * CELL + CELL // 2
             # what lies beyond a page repeats its edge
             inside = (rows < size[:, :1])[:, :, None] & (columns < size[:, 1:])[:, None, :]
-            page, row, column = ((word > self._config["floor"]) & inside).nonzero(as_tuple=True)
-            places.append((page, row, column))
+            seen.append(((word > self._config["floor"]) & inside, word, fine, coarse))
             all_sizes.append(sizes)
-            features.append(cell_features(fine, coarse, page, row, column))
-            chances.append(torch.sigmoid(word[page, row, column].float()))
+        self._wait()
+        places, features, chances = [], [], []
+        for mask, word, fine, coarse in seen:
+            place = mask.nonzero(as_tuple=True)
+            places.append(place)
+            features.append(cell_features(fine, coarse, *place))
+            chances.append(torch.sigmoid(word[place].float()))
         values, terms = [], []
         for part in torch.cat(features).split(HEAD_CELLS):
             value, term = best_terms(self.network.head(part), self._config["best"])
@@ -259,6 +290,7 @@ class TorchReaderEncoder(ReaderEncoder):
         counts.scatter_add_(0, (page[:, None] * terms + found.term).view(-1), found.probability.view(-1))
         counts = counts.view(-1, terms)[: batch.pages]
         kept = counts * self._worth_here > self._point["least"]
+        self._wait()
         row, column = kept.nonzero(as_tuple=True)
         values, column = counts[row, column].cpu().numpy(), column.int().cpu().numpy().astype(np.uint32)
         ends = np.cumsum(kept.sum(1).cpu().numpy())[:-1]
@@ -286,8 +318,9 @@ class _Open:
 class _Queue:
     """Pages into batches of about one shape; vectors out in the order of the pages."""
 
-    def __init__(self, submit: Callable[[list[Image.Image]], Future[list[SparseVector]]]) -> None:
+    def __init__(self, submit: Callable[[list[Image.Image]], Future[list[SparseVector]]], batch: int) -> None:
         self._submit = submit
+        self._batch = batch
         self._open: dict[tuple[int, int], _Open] = {}
         self._waiting: deque[tuple[_Open, int]] = deque()
 
@@ -296,14 +329,14 @@ class _Queue:
         batch = self._open.setdefault(shape, _Open())
         self._waiting.append((batch, len(batch.images)))
         batch.images.append(image)
-        if len(batch.images) == BATCH:
+        if len(batch.images) == self._batch:
             self._send(self._open.pop(shape))
 
     def ready(self) -> Iterator[SparseVector]:
         """What is done; waits only where too much is under way."""
         while self._waiting:
             answer = self._waiting[0][0].answer
-            if len(self._waiting) < MOST_WAITING and (answer is None or not answer.done()):
+            if len(self._waiting) < MOST_WAITING * self._batch and (answer is None or not answer.done()):
                 return
             yield self._next()
 

@@ -50,6 +50,7 @@ def render(
     longest_edge: int,
     *,
     grey: bool = False,
+    background: bool = False,
     thumbnail: int = 0,
     limits: Limits | None = None,
     workers: int | None = None,
@@ -57,16 +58,17 @@ def render(
     """Yield every page of ``files`` in order, or a ``FileProblem`` in the place of what could not be read.
 
     ``longest_edge`` 0 asks for text and sizes only, without pixels; ``grey`` for pictures in mode ``L`` only,
-    a third of the bytes; ``thumbnail`` above 0 for a JPEG with that longest edge as well. ``files`` is read
-    lazily, from another thread. Close the generator to end early.
+    a third of the bytes; ``background`` for workers that give way to this process; ``thumbnail`` above 0 for
+    a JPEG with that longest edge as well. ``files`` is read lazily, from another thread. Close the generator
+    to end early.
     """
     count = default_workers(longest_edge) if workers is None else workers
     if not 1 <= count <= _MAX_WORKERS:
         raise InputError(f"The number of workers must be between 1 and {_MAX_WORKERS}, not {count}.")
     if longest_edge < 0 or thumbnail < 0:
         raise InputError("The longest edge and the thumbnail size must not be negative.")
-    pool = _Pool(files, longest_edge, grey, thumbnail, limits or Limits(), count)
-    return _results(pool)
+    setup = {"longest_edge": longest_edge, "grey": grey, "background": background, "thumbnail": thumbnail}
+    return _results(_Pool(files, setup, limits or Limits(), count))
 
 
 def render_for(
@@ -80,13 +82,12 @@ def render_for(
     """``render`` as an encoder wants its pages.
 
     One that sets ``reads_grey`` gets them in grey; one that sets ``on_gpu`` leaves all processors to the
-    workers.
+    workers, but for the little that keeps the GPU busy, and that comes first.
     """
     edge = encoder.longest_edge
-    if workers is None:
-        workers = default_workers(edge, bool(getattr(encoder, "on_gpu", False)))
-    grey = bool(getattr(encoder, "reads_grey", False))
-    return render(files, edge, grey=grey, thumbnail=thumbnail, limits=limits, workers=workers)
+    gpu, grey = (bool(getattr(encoder, name, False)) for name in ("on_gpu", "reads_grey"))
+    count = default_workers(edge, gpu) if workers is None else workers
+    return render(files, edge, grey=grey, background=gpu, thumbnail=thumbnail, limits=limits, workers=count)
 
 
 def _results(pool: _Pool) -> Generator[Rendered, None, None]:
@@ -101,20 +102,18 @@ class _Pool:
     def __init__(
         self,
         files: Iterable[SourceFile],
-        longest_edge: int,
-        grey: bool,
-        thumbnail: int,
+        setup: dict[str, int],
         limits: Limits,
         workers: int,
     ) -> None:
-        page_bytes = max(1, longest_edge * longest_edge * (1 if grey else 3))
+        page_bytes = max(1, setup["longest_edge"] ** 2 * (1 if setup["grey"] else 3))
         # Some room, so that one slow page does not make every worker wait for its turn to be handed out.
         window = max(workers + 2, min(4 * workers, BUFFER_BYTES // page_bytes))
         chunk_pages = max(1, min(_MAX_CHUNK_PAGES, BUFFER_BYTES // (window * page_bytes)))
         self.schedule = Schedule(files, chunk_pages, window)
         self._seconds = limits.max_seconds
-        setup = {"longest_edge": longest_edge, "grey": grey, "thumbnail": thumbnail, "limits": asdict(limits)}
-        self._processes = [RendererProcess(setup) for _ in range(workers)]
+        told = {**setup, "limits": asdict(limits)}
+        self._processes = [RendererProcess(told) for _ in range(workers)]
         self._threads = [
             threading.Thread(target=self._serve, args=(process,), daemon=True) for process in self._processes
         ]

@@ -26,6 +26,9 @@ from vsplade.pages.wire import write_frame
 
 Job = dict[str, Any]
 
+_GIVES_WAY = 5
+"""Steps of niceness of a worker that must not hold up its parent."""
+
 
 class OpenFile(Protocol):
     """A file whose pages can be asked for by their 1-based number."""
@@ -176,6 +179,8 @@ def main() -> None:
     setup = jobs.get()
     limits = Limits(**setup["limits"])
     _bound_memory(limits)
+    if setup["background"] and hasattr(os, "nice"):
+        os.nice(_GIVES_WAY)
     worker = Worker(output, setup["longest_edge"], setup["grey"], setup["thumbnail"], limits)
     write_frame(output, {"kind": "ready"})
     while True:
