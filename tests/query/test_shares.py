@@ -26,8 +26,8 @@ def test_the_last_runs_are_short() -> None:
     sizes = []
     while share := shares.take():
         sizes.append(len(share))
-    assert sizes[0] == 25
-    assert sizes[-8:] == [1] * 8
+    assert sizes[0] == 50
+    assert sizes[-4:] == [1] * 4
     assert sizes == sorted(sizes, reverse=True)
 
 

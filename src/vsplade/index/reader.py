@@ -27,8 +27,9 @@ FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
 Query = str | SparseVector
 AnyQuery = TypeVar("AnyQuery", SparseVector, Query)
 
-_RESULTS_AT_ONCE = 1000
-"""Results that one call of the engine is asked for, about: a thread takes as many queries at a time."""
+_QUERIES_AT_ONCE, _RESULTS_AT_ONCE = 25, 3000
+"""What one call of the engine is asked for, at most. Queries of one call share what they read of a segment:
+more at once are faster still on one thread, but leave several threads waiting for each other at the end."""
 
 
 class Index:
@@ -279,7 +280,7 @@ class _View:
         proposed = two_stage.proposed(k) if two_stage else 0
         first = encode(queries[0])
         engine = self.engine(two_stage.terms if two_stage else 0).prepare(first, len(queries))
-        shares = Shares(len(queries), threads, most=max(1, _RESULTS_AT_ONCE // k))
+        shares = Shares(len(queries), threads, most=max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // k)))
         answers: list[tuple[SparseVector, Ranking]] = [(first, NOTHING)] * len(queries)
 
         def work(share: range) -> None:

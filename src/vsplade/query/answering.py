@@ -27,10 +27,8 @@ NO_BOUND = 1 << 40
 
 
 @helper
-def _answer(table, terms, weights, k, first_stage, sums, numbers, scores):
-    """Fill in the best pages' numbers and scores; returns how many there are."""
-    nominated = nominate(table, terms, weights, first_stage if first_stage else k, first_stage == 0, sums)
-    found, pages, unit, under = nominated
+def _answer(table, terms, weights, k, first_stage, found, pages, unit, under, numbers, scores):
+    """Fill in the numbers and scores of the best of the nominated pages; returns how many there are."""
     sort_best_first(found, pages)
     if first_stage:
         found, pages, under = found[:first_stage], pages[:first_stage], NO_BOUND
@@ -93,9 +91,22 @@ def answer(table, starts, terms, weights, k, first_stage, sums, numbers, scores,
     ``sums`` (uint16 for at most SHORT_QUERY terms, else uint32) is scratch memory for 65,536 pages.
     ``first_stage`` > 0: only so many pages, those with the largest sums, are scored.
     """
+    found, pages, found_counts, units, unders = nominate(
+        table, starts, terms, weights, first_stage if first_stage else k, first_stage == 0, sums
+    )
     for q in range(len(counts)):
-        low, high = starts[q], starts[q + 1]
+        low, high, size = starts[q], starts[q + 1], found_counts[q]
         counts[q] = _answer(
-            table, terms[low:high], weights[low:high], k, first_stage, sums, numbers[q], scores[q]
+            table,
+            terms[low:high],
+            weights[low:high],
+            k,
+            first_stage,
+            found[q, :size],
+            pages[q, :size],
+            units[q],
+            unders[q],
+            numbers[q],
+            scores[q],
         )
     return _read_names(table, numbers, counts)

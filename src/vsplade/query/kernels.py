@@ -14,8 +14,9 @@ Why they look the way they do
 - The sums only nominate. How far a sum can be from the true score is known (``_scale_query``), so every page
   that might be in the top k is kept and scored from its float32 vector, best sum first, until the bound says
   that no page left can get in.
-- One call (answering.py) handles a few queries over all segments, from the weights to the names of the pages
-  found: no Python in between, for which several threads would have to wait in turn. Arrays are handed over
+- One call (answering.py) handles a few queries, segment by segment (lists that several of them read are then
+  still in cache), from the weights to the names of the pages found: no Python in between, for which several
+  threads would have to wait in turn. Arrays are handed over
   as addresses in a table, for unpacking hundreds of numpy arrays costs more than searching them.
   ``compiled.py`` fills the table and keeps the arrays alive. Places read from a file are checked against the
   arrays' lengths before they are followed.
@@ -233,10 +234,11 @@ def _which_from(sums, first, least):
 
 
 @helper
-def _grown(values):
-    larger = np.empty(2 * len(values), dtype=np.int64)
-    for i in range(len(values)):
-        larger[i] = values[i]
+def _grown(rows):
+    larger = np.empty((rows.shape[0], 2 * rows.shape[1]), dtype=np.int64)
+    for row in range(rows.shape[0]):
+        for i in range(rows.shape[1]):
+            larger[row, i] = rows[row, i]
     return larger
 
 
@@ -283,54 +285,74 @@ def _collect(sums, first, pages, base, width, heap, filled, least, found_sums, f
 
 
 @helper
-def _nominate(table, entries, multipliers, sums, k, width):
-    """(sums, numbers) of every page whose sum is within ``width`` of the k-th largest sum, in page order."""
-    heap = np.empty(k, dtype=np.int64)
-    filled, least, count = 0, 1, 0
-    found_sums, found_numbers = np.empty(4096, dtype=np.int64), np.empty(4096, dtype=np.int64)
+def _nominate(table, entries, multipliers, sums, k, widths):
+    """(sums, numbers, counts): for each query every page whose sum is within its width of the k-th largest
+    sum, in page order. Segment by segment: lists that several queries read are then still in cache."""
+    queries = len(widths)
+    heaps = np.empty((queries, k), dtype=np.int64)
+    filled, counts = np.zeros(queries, dtype=np.int64), np.zeros(queries, dtype=np.int64)
+    least = np.ones(queries, dtype=np.int64)
+    found_sums = np.empty((queries, 4096), dtype=np.int64)
+    found_numbers = np.empty((queries, 4096), dtype=np.int64)
     for s in range(table.shape[0]):
         segment = table[s]
-        if not _add_up(segment, entries[s], multipliers[s], sums):
-            continue
-        if segment[MASK]:
-            _apply_mask(segment, sums)
-        pages, first = segment[PAGES], 0
-        if filled == 0:
-            least = max(1, _first_bound(sums, pages, heap) - width)
-        while first < pages:
-            first, filled, least, count = _collect(
-                sums,
-                first,
-                pages,
-                segment[BASE],
-                width,
-                heap,
-                filled,
-                least,
-                found_sums,
-                found_numbers,
-                count,
-            )
-            if first < pages:
-                count = _keep_from(found_sums, found_numbers, count, least)
-                if 2 * count > len(found_sums):
-                    found_sums, found_numbers = _grown(found_sums), _grown(found_numbers)
-    count = _keep_from(found_sums, found_numbers, count, least)
-    return found_sums[:count], found_numbers[:count]
+        for q in range(queries):
+            if not _add_up(segment, entries[q, s], multipliers[q, s], sums):
+                continue
+            if segment[MASK]:
+                _apply_mask(segment, sums)
+            pages, first = segment[PAGES], 0
+            if filled[q] == 0:
+                least[q] = max(1, _first_bound(sums, pages, heaps[q]) - widths[q])
+            while first < pages:
+                first, filled[q], least[q], counts[q] = _collect(
+                    sums,
+                    first,
+                    pages,
+                    segment[BASE],
+                    widths[q],
+                    heaps[q],
+                    filled[q],
+                    least[q],
+                    found_sums[q],
+                    found_numbers[q],
+                    counts[q],
+                )
+                if first < pages:
+                    counts[q] = _keep_from(found_sums[q], found_numbers[q], counts[q], least[q])
+                    if 2 * counts[q] > found_sums.shape[1]:
+                        found_sums, found_numbers = _grown(found_sums), _grown(found_numbers)
+    for q in range(queries):
+        counts[q] = _keep_from(found_sums[q], found_numbers[q], counts[q], least[q])
+    return found_sums, found_numbers, counts
 
 
 @helper
-def nominate(table, query_terms, query_weights, k, exact, sums):
-    """(sums, numbers, unit, under): the pages that may be among the k best, or (not ``exact``) those with the
-    k largest sums and all that tie with the last; and what a sum says about a true score.
+def nominate(table, starts, terms, weights, k, exact, sums):
+    """(sums, numbers, counts, units, unders): for each query the pages that may be among the k best, or (not
+    ``exact``) those with the k largest sums and all that tie with the last; and what a sum says about a true
+    score. Query q has terms[starts[q]:starts[q + 1]].
 
     ``sums`` (uint16 for at most SHORT_QUERY terms, else uint32) is scratch memory for 65,536 pages.
     """
-    shape = (table.shape[0], len(query_terms))
+    queries, longest = len(starts) - 1, 1
+    for q in range(queries):
+        longest = max(longest, starts[q + 1] - starts[q])
+    shape = (queries, table.shape[0], longest)
     entries = np.empty(shape, dtype=np.int64)
-    tops = np.empty(shape, dtype=np.float64)
+    tops = np.empty(shape[1:], dtype=np.float64)
     multipliers = np.empty(shape, dtype=np.uint32)
-    _look_up(table, query_terms, entries, tops)
-    unit, over, under = _scale_query(query_weights, tops, multipliers, sums.itemsize == 2)
-    found, numbers = _nominate(table, entries, multipliers, sums, k, over + under if exact else 0)
-    return found, numbers, unit, under
+    units = np.empty(queries, dtype=np.float64)
+    unders, widths = np.empty(queries, dtype=np.int64), np.zeros(queries, dtype=np.int64)
+    for q in range(queries):
+        low, high = starts[q], starts[q + 1]
+        used = high - low
+        for s in range(table.shape[0]):
+            for i in range(used, longest):
+                entries[q, s, i] = -1
+        _look_up(table, terms[low:high], entries[q], tops)
+        units[q], over, unders[q] = _scale_query(weights[low:high], tops, multipliers[q], sums.itemsize == 2)
+        if exact:
+            widths[q] = over + unders[q]
+    found, numbers, counts = _nominate(table, entries, multipliers, sums, k, widths)
+    return found, numbers, counts, units, unders

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
-_SHARES_A_THREAD = 4
+_SHARES_A_THREAD = 2
 
 
 class Shares:
