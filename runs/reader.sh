@@ -7,7 +7,7 @@
 # the step `train`. WORK must hold data/ with what apt does not have (docs/training.md says where it comes from):
 #   data/reports/*.pdf              28 annual reports (enterprise-rag-challenge)
 #   data/medquad.jsonl.gz           MedQuAD: {"query", "text"} lines
-#   data/wikitables.*.jsonl.gz      WikiTableQuestions: {"tsv"} and {"query"} lines
+#   data/wikitables.*.jsonl.gz      WikiTableQuestions: tables {"_id", "tsv"} and queries {"query", "table"}
 #   data/charts/pairs.jsonl.gz      Chart-to-text, Statista part: {"query", "caption"} lines
 #
 # SECONDS_OF_TRAINING  length of the schedule (default 7200: two hours on one H200)
@@ -106,7 +106,11 @@ step_export() {
 
 step_queries() {
     mkdir -p "$work/model"
-    vsplade train query-table "$work"/text/*.txt --out "$work/model/query.npy"
+    vsplade train query-table "$work"/text/*.txt --out "$work/model/prior.npy"
+    vsplade train retrieval "$work/model/prior.npy" --out "$work/model/query.npy" --pdfs "$work/data/reports" \
+        --pairs "$work/data/wikitables.queries.jsonl.gz" --tables "$work/data/wikitables.tables.jsonl.gz" \
+        --pairs "$work/data/charts/pairs.jsonl.gz"
+    rm "$work/model/prior.npy"
 }
 
 for step in "$@"; do
