@@ -118,7 +118,9 @@ def test_fused_network_is_the_same_function(stem: int) -> None:
     made = [node.target for node in fused.graph.nodes]
     blocks = config.fine_blocks + config.middle_blocks + config.coarse_blocks + 1
     assert made.count(convolve_add_relu) == blocks
-    assert made.count(convolve_relu) == blocks + 3  # over one channel there is nothing to gain
+    assert (
+        made.count(convolve_relu) >= blocks + 3
+    )  # and the stem's, if it has as many channels as cuDNN likes
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton, which comes with torch")
