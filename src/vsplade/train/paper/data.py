@@ -173,7 +173,7 @@ class ColpaliPairs:
                 pass  # half a file: it is made again
         ids = self._table.map_column("image", lambda value: picture_id(_picture(value)))
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # under torchrun, several write it
         partial.write_text(json.dumps({"stamp": stamp, "ids": ids}) + "\n", "utf-8")
         os.replace(partial, path)
         return ids
