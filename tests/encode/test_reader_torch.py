@@ -54,10 +54,10 @@ def test_no_gpu_is_explained() -> None:
 
 def test_order_is_kept_over_batches_of_other_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch waits for pages of its own shape, but no vector overtakes another."""
-    from vsplade.encode import reader_torch
+    from vsplade.encode import batching, reader_torch
 
     monkeypatch.setattr(reader_torch, "SMALL_BATCH", 2)
-    monkeypatch.setattr(reader_torch, "MOST_WAITING", 1.5)
+    monkeypatch.setattr(batching, "MOST_WAITING", 1.5)
     words = ["harbour", "mountain", "winter", "garden", "letter", "bridge", "silver"]
     sizes = [(250, 100), (180, 150), (250, 100), (250, 100), (180, 150), (250, 100), (400, 90)]
     encoder = load_encoder("reader:device=cpu:0")
@@ -75,6 +75,31 @@ def test_order_is_kept_over_batches_of_other_shapes(monkeypatch: pytest.MonkeyPa
         (term,) = encoder.vocabulary.encode(word)  # type: ignore[attr-defined]
         assert term in vector.top(3).terms
     assert ahead[0] <= 3  # not the whole list at once
+
+
+def test_rare_shapes_share_a_batch() -> None:
+    from concurrent.futures import Future
+
+    from vsplade.encode.batching import PageQueue
+
+    sent: list[list[int]] = []
+
+    def submit(images: list[Image.Image]) -> Future[list[SparseVector]]:
+        sent.append([image.width for image in images])
+        done: Future[list[SparseVector]] = Future()
+        done.set_result([SparseVector.from_dict({image.width: 1.0}) for image in images])
+        return done
+
+    queue, out = PageQueue(submit, 4), []
+    widths = [100, 300, 101, 500, 102, 900, 103, 104, 105, 106, 107, 108, 109, 901, 110, 111, 112]
+    for width in widths:
+        queue.add(Image.new("L", (width, 50)))
+        out += [int(vector.terms[0]) for vector in queue.ready()]
+    out += [int(vector.terms[0]) for vector in queue.rest()]
+    assert out == widths
+    assert sent[:3] == [[100, 101, 102, 103], [104, 105, 106, 107], [108, 109, 110, 111]]
+    assert sorted(sent[3]) == [112, 300, 500, 900] or sorted(sent[3] + sent[4]) == [112, 300, 500, 900, 901]
+    assert len(sent) <= 5
 
 
 def test_places_are_those_of_the_words() -> None:

@@ -11,11 +11,10 @@ both.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
@@ -26,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vsplade.encode.batching import SIDE, PageQueue
 from vsplade.encode.fused import can_fuse, fuse
 from vsplade.encode.ink import BLOCK
 from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features, fold_norms
@@ -47,10 +47,6 @@ with less than ``LARGE_GPU`` bytes of memory.
 LARGE_GPU = 20 << 30
 LANES = 2
 """Batches under way at a time."""
-MOST_WAITING = 4
-"""Batches of pages taken and not yet answered, before some are run that are not full."""
-SIDE = 128
-"""Pages are filled up to multiples of this, so that there are few shapes and most batches are full."""
 HEAD_CELLS = 8192
 GROUPS = 512
 """Terms of which only the best is looked at first: the best few of all are among the best few groups."""
@@ -184,7 +180,7 @@ class TorchReaderEncoder(ReaderEncoder):
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         lanes = ThreadPoolExecutor(LANES, thread_name_prefix="reader-gpu")
-        queue = _Queue(lambda images: lanes.submit(self.encode_batch, images), self.batch)
+        queue = PageQueue(lambda images: lanes.submit(self.encode_batch, images), self.batch)
         try:
             for page in pages:
                 queue.add(page.image)
@@ -240,7 +236,7 @@ class TorchReaderEncoder(ReaderEncoder):
         for page, end in zip(pages, ends, strict=True):
             target[end - page.size : end].reshape(page.shape)[:] = page
         start = [0, *ends[:-1].tolist()]
-        spare = (1 << (len(pages) - 1).bit_length()) - len(pages)  # numbers of pages come in few sizes too
+        spare = next(size for size in (1, 8, 32, self.batch, len(pages)) if size >= len(pages)) - len(pages)
         return Batch(
             levels.to(self.device, non_blocking=True),
             on(start + [0] * spare, self.device, torch.int32),
@@ -255,10 +251,11 @@ class TorchReaderEncoder(ReaderEncoder):
         seen, all_sizes = [], []
         for scale in self._config["scales"]:
             sizes = [_copy_size(size, scale) for size in batch.sizes]
+            room = (round(whole.shape[1] * scale), round(whole.shape[2] * scale))
             size = on(sizes, device, torch.int64)
             picture = whole
             if scale != 1:
-                picture = shrink(whole, batch.sizes, sizes, *padded(sizes, SIDE // 2))
+                picture = shrink(whole, batch.sizes, sizes, *padded([*sizes, room], SIDE // 4))
             word, fine, coarse, _ = self.trunk((255 - picture)[:, None] / 255)
             rows = torch.arange(word.shape[1], device=device) * CELL + CELL // 2
             columns = torch.arange(word.shape[2], device=device) * CELL + CELL // 2
@@ -305,56 +302,3 @@ def _copy_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
         return size
     width, height = fit_size(size[1], size[0], max(BLOCK, round(max(size) * scale)))
     return height, width
-
-
-@dataclass
-class _Open:
-    """A batch that is being filled, or on its way."""
-
-    images: list[Image.Image] = field(default_factory=list)
-    answer: Future[list[SparseVector]] | None = None
-
-
-class _Queue:
-    """Pages into batches of about one shape; vectors out in the order of the pages."""
-
-    def __init__(self, submit: Callable[[list[Image.Image]], Future[list[SparseVector]]], batch: int) -> None:
-        self._submit = submit
-        self._batch = batch
-        self._open: dict[tuple[int, int], _Open] = {}
-        self._waiting: deque[tuple[_Open, int]] = deque()
-
-    def add(self, image: Image.Image) -> None:
-        shape = (-(-image.width // SIDE), -(-image.height // SIDE))
-        batch = self._open.setdefault(shape, _Open())
-        self._waiting.append((batch, len(batch.images)))
-        batch.images.append(image)
-        if len(batch.images) == self._batch:
-            self._send(self._open.pop(shape))
-
-    def ready(self) -> Iterator[SparseVector]:
-        """What is done; waits only where too much is under way."""
-        while self._waiting:
-            answer = self._waiting[0][0].answer
-            if len(self._waiting) < MOST_WAITING * self._batch and (answer is None or not answer.done()):
-                return
-            yield self._next()
-
-    def rest(self) -> Iterator[SparseVector]:
-        for batch in self._open.values():
-            self._send(batch)
-        self._open.clear()
-        while self._waiting:
-            yield self._next()
-
-    def _next(self) -> SparseVector:
-        batch, number = self._waiting.popleft()
-        if batch.answer is None:
-            shape = next(shape for shape, other in self._open.items() if other is batch)
-            self._send(self._open.pop(shape))
-        assert batch.answer is not None
-        return batch.answer.result()[number]
-
-    def _send(self, batch: _Open) -> None:
-        batch.answer = self._submit(batch.images)
-        batch.images = []

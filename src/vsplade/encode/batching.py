@@ -1,0 +1,86 @@
+"""Pages in any order of shapes, to batches of about one shape for a GPU, and their vectors back in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vsplade.types import SparseVector
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+MOST_WAITING = 4
+"""Batches of pages taken and not yet answered, before some are run that are not full."""
+SIDE = 128
+"""Pages are filled up to multiples of this. There must be few shapes: cuDNN takes a third of a second to
+prepare for each, and batches of one shape must fill up. For the same reason numbers of pages are rounded up.
+"""
+
+
+@dataclass(eq=False)
+class _Open:
+    """Pages of one shape that wait for their batch, or are on their way."""
+
+    images: list[Image.Image] = field(default_factory=list)
+    answer: Future[list[SparseVector]] | None = None
+    offset: int = 0
+    """Of the first of them in the answer."""
+
+
+class PageQueue:
+    """Pages into batches of about one shape; vectors out in the order of the pages."""
+
+    def __init__(self, submit: Callable[[list[Image.Image]], Future[list[SparseVector]]], batch: int) -> None:
+        self._submit = submit
+        self._batch = batch
+        self._open: dict[tuple[int, int], _Open] = {}
+        self._waiting: deque[tuple[_Open, int]] = deque()
+
+    def add(self, image: Image.Image) -> None:
+        shape = (-(-image.width // SIDE), -(-image.height // SIDE))
+        pages = self._open.setdefault(shape, _Open())
+        self._waiting.append((pages, len(pages.images)))
+        pages.images.append(image)
+        if len(pages.images) == self._batch:
+            self._send([self._open.pop(shape)])
+
+    def ready(self) -> Iterator[SparseVector]:
+        """What is done; waits only where too much is under way."""
+        while self._waiting:
+            answer = self._waiting[0][0].answer
+            if len(self._waiting) < MOST_WAITING * self._batch and (answer is None or not answer.done()):
+                return
+            yield self._next()
+
+    def rest(self) -> Iterator[SparseVector]:
+        while self._waiting:
+            yield self._next()
+
+    def _next(self) -> SparseVector:
+        pages, number = self._waiting.popleft()
+        if pages.answer is None:
+            self._send(self._odd_ones(pages))
+        assert pages.answer is not None
+        return pages.answer.result()[pages.offset + number]
+
+    def _odd_ones(self, first: _Open) -> list[_Open]:
+        """Pages that can wait no longer, and others of rare shapes: they share a batch, at some loss."""
+        chosen, room = [first], self._batch - len(first.images)
+        for pages in sorted(self._open.values(), key=lambda pages: len(pages.images)):
+            if pages is not first and len(pages.images) <= min(room, self._batch // 2):
+                chosen.append(pages)
+                room -= len(pages.images)
+        self._open = {shape: pages for shape, pages in self._open.items() if pages not in chosen}
+        return chosen
+
+    def _send(self, together: list[_Open]) -> None:
+        answer = self._submit([image for pages in together for image in pages.images])
+        offset = 0
+        for pages in together:
+            pages.answer, pages.offset = answer, offset
+            offset += len(pages.images)
+            pages.images = []
