@@ -13,7 +13,7 @@ from vsplade.types import SparseVector
 if TYPE_CHECKING:
     from PIL import Image
 
-MOST_WAITING = 4
+MOST_WAITING = 8
 """Batches of pages taken and not yet answered, before some are run that are not full."""
 SIDE = 128
 """Pages are filled up to multiples of this. There must be few shapes: cuDNN takes a third of a second to

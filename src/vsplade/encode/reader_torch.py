@@ -40,7 +40,7 @@ from vsplade.types import Page, SparseVector
 if TYPE_CHECKING:
     from PIL import Image
 
-BATCH, SMALL_BATCH = 64, 16
+BATCH, SMALL_BATCH = 32, 8
 """Pages at a time: every kernel is started once a batch, so large ones cost less. The small one is for GPUs
 with less than ``LARGE_GPU`` bytes of memory.
 """
@@ -236,7 +236,7 @@ class TorchReaderEncoder(ReaderEncoder):
         for page, end in zip(pages, ends, strict=True):
             target[end - page.size : end].reshape(page.shape)[:] = page
         start = [0, *ends[:-1].tolist()]
-        spare = next(size for size in (1, 8, 32, self.batch, len(pages)) if size >= len(pages)) - len(pages)
+        spare = next(size for size in (1, 8, self.batch, len(pages)) if size >= len(pages)) - len(pages)
         return Batch(
             levels.to(self.device, non_blocking=True),
             on(start + [0] * spare, self.device, torch.int32),
