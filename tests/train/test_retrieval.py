@@ -79,6 +79,10 @@ def test_the_same_seed_learns_the_same(tmp_path: Path) -> None:
     assert learn(tmp_path, steps=5) == learn(tmp_path, steps=5)
 
 
+def test_all_the_say_to_pdfs_that_are_not_there(tmp_path: Path) -> None:
+    assert learn(tmp_path, steps=5, pdf_share=1.0) == learn(tmp_path, steps=5, pdf_share=0.5)
+
+
 def test_an_untrained_table_is_the_power_of_idf() -> None:
     idf = np.linspace(0.5, 9, len(Tokenizer.load())).astype(np.float32)
     table = TermTable(idf).table()
@@ -123,6 +127,8 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     np.save(tmp_path / "short.npy", np.ones(3))
     with pytest.raises(InputError, match="query-table"):
         train_retrieval(RetrievalOptions(tmp_path / "short.npy", tmp_path / "q.npy"), say=print)
+    with pytest.raises(InputError, match="no table"):
+        train_retrieval(RetrievalOptions(tmp_path / "none.npy", tmp_path / "q.npy"), say=print)
     with pytest.raises(InputError, match="'steps' must be above 0"):
         RetrievalOptions(tmp_path / "short.npy", tmp_path / "q.npy", steps=0)
 

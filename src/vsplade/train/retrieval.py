@@ -108,6 +108,8 @@ class Batches:
         made_up = np.array([source.made_up for source in sources])
         share = np.where(made_up, options.pdf_share, 1 - options.pdf_share)
         share = share / np.where(made_up, made_up.sum(), (~made_up).sum())
+        if not share.any():  # all the say to a kind that is not there
+            share = np.ones(len(sources))
         self._share = share / share.sum()
 
     def next(self) -> tuple[int, Tensor, Tensor, Tensor, Tensor]:
@@ -184,6 +186,8 @@ def fit(
 
 def train_retrieval(options: RetrievalOptions, say: Callable[[str], None]) -> dict[str, Any]:
     torch.manual_seed(options.seed)
+    if not options.prior.is_file():
+        raise InputError(f"There is no table {options.prior}: make one with `vsplade train query-table`.")
     prior: NDArray[np.float32] = np.load(options.prior, allow_pickle=False).astype(np.float32)
     if prior.shape != (len(Tokenizer.load()),):
         raise InputError(
