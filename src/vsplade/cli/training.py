@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -90,6 +91,14 @@ def _report(result: dict[str, Any], as_json: bool) -> None:
             click.echo(f"{name}: {value}")
 
 
+def _train_paper(given: paper.PaperOptions, as_json: bool) -> None:
+    """Under torchrun all processes come here; the first one speaks."""
+    if os.environ.get("RANK", "0") == "0":
+        _report(paper.train_paper(given, note), as_json)
+    else:
+        paper.train_paper(given)
+
+
 @click.group(invoke_without_command=True, no_args_is_help=True)
 @options_of(paper.PaperOptions, only=("from_pdfs", "backbone", "out", "config", "set", "device"))
 @json_option
@@ -108,8 +117,7 @@ def train(context: click.Context, /, as_json: bool, **given: Any) -> None:
     if given["from_pdfs"] is None:
         raise InputError("Give --from-pdfs FOLDER, or name a step; `vsplade train --help` lists them.")
     with needs_extra("hf"):
-        result = paper.train_paper(_build(paper.PaperOptions, given), note)
-    _report(result, as_json)
+        _train_paper(_build(paper.PaperOptions, given), as_json)
 
 
 @train.command("text")
@@ -225,8 +233,7 @@ def export(as_json: bool, **given: Any) -> None:
 def paper_model(as_json: bool, **given: Any) -> None:
     """Train the paper's model; under torchrun, on several GPUs. docs/paper-model.md explains it."""
     with needs_extra("hf"):
-        result = paper.train_paper(_build(paper.PaperOptions, given), note)
-    _report(result, as_json)
+        _train_paper(_build(paper.PaperOptions, given), as_json)
 
 
 @train.command("query-side")
