@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -34,7 +34,9 @@ def worker_command() -> list[str]:
 class RendererProcess:
     """One process at a time, started again when needed. Used by one thread; ``end_if_late`` by another."""
 
-    def __init__(self, setup: Mapping[str, object]) -> None:
+    def __init__(self, setup: Mapping[str, object], inherited: Sequence[int] = ()) -> None:
+        """``inherited``: open files that the process shall have too, under the same numbers."""
+        self._inherited = inherited
         self._setup = json.dumps(setup).encode() + b"\n"
         self._command = worker_command()
         self._process: subprocess.Popen[bytes] | None = None
@@ -119,6 +121,7 @@ class RendererProcess:
             stdout=subprocess.PIPE,
             stderr=self._complaints,
             bufsize=0,
+            pass_fds=self._inherited,
             env={**os.environ, "PYTHONPATH": search, "OMP_NUM_THREADS": "1"},
         )
         with self._lock:

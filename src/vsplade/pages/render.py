@@ -20,6 +20,7 @@ from vsplade.pages.limits import Limits
 from vsplade.pages.naming import SourceFile
 from vsplade.pages.process import RendererProcess
 from vsplade.pages.schedule import Chunk, Rendered, RenderedPage, Schedule
+from vsplade.pages.shared import SharedSlots
 from vsplade.pages.wire import Header
 from vsplade.types import Encoder, Page
 
@@ -28,6 +29,9 @@ NO_PIXELS = Image.new("L", (1, 1), 255)
 
 BUFFER_BYTES = 96 << 20
 """Rendered pages that may wait for the consumer, all together (at least one chunk of one page a worker)."""
+
+GPU_PAGES = 300
+"""Pages that an encoder on a GPU may hold while it fills its batches."""
 
 _MAX_CHUNK_PAGES = 32
 _MAX_WORKERS = 64
@@ -112,8 +116,13 @@ class _Pool:
         chunk_pages = max(1, min(_MAX_CHUNK_PAGES, BUFFER_BYTES // (window * page_bytes)))
         self.schedule = Schedule(files, chunk_pages, window)
         self._seconds = limits.max_seconds
-        told = {**setup, "limits": asdict(limits)}
-        self._processes = [RendererProcess(told) for _ in range(workers)]
+        # Pages that wait here, and those that the consumer may hold; what is not used costs nothing.
+        held = GPU_PAGES if setup["background"] else 2 * workers
+        self._slots = SharedSlots(window * chunk_pages + held, page_bytes if setup["longest_edge"] else 0)
+        shared, slot_bytes = self._slots.descriptor, self._slots.slot_bytes
+        told = {**setup, "limits": asdict(limits), "shared": shared, "slot_bytes": slot_bytes}
+        inherited = [] if shared is None else [shared]
+        self._processes = [RendererProcess(told, inherited) for _ in range(workers)]
         self._threads = [
             threading.Thread(target=self._serve, args=(process,), daemon=True) for process in self._processes
         ]
@@ -134,6 +143,7 @@ class _Pool:
                 thread.join()
         for process in self._processes:
             process.release()
+        self._slots.close()
 
     def _watch_clock(self) -> None:
         while not self._closing.wait(min(0.2, self._seconds / 4)):
@@ -149,13 +159,22 @@ class _Pool:
             self.schedule.stop(error)
 
     def _render_chunk(self, process: RendererProcess, chunk: Chunk) -> None:
-        process.send({"path": chunk.task.file.path, "pages": chunk.pages})
+        slots = self._slots.take(len(chunk.pages))
+        try:
+            self._render_into(process, chunk, slots)
+        finally:
+            self._slots.give_back(*slots)
+
+    def _render_into(self, process: RendererProcess, chunk: Chunk, slots: list[int]) -> None:
+        """``slots`` are left over when all is done."""
+        process.send({"path": chunk.task.file.path, "pages": chunk.pages, "slots": slots})
         while (answer := process.receive(self._seconds)) is not None:
             header, payload = answer
             if header["kind"] == "opened":
                 self.schedule.opened(chunk, header["pages"])
             elif header["kind"] == "page":
-                self.schedule.rendered(chunk, _page(chunk, header, payload))
+                pixels, thumbnail = self._unpack(header, payload, slots)
+                self.schedule.rendered(chunk, _page(chunk, header, pixels, thumbnail))
             elif header["kind"] == "bad_page":
                 problem = FileProblem(chunk.task.file.path, header["reason"], header["number"])
                 self.schedule.rendered(chunk, problem)
@@ -166,15 +185,23 @@ class _Pool:
         if not self._closing.is_set():
             self.schedule.died(chunk, process.bury(self._seconds))
 
+    def _unpack(
+        self, header: Header, payload: NDArray[np.uint8], slots: list[int]
+    ) -> tuple[NDArray[np.uint8], bytes | None]:
+        split = len(payload) - header["thumbnail"]
+        thumbnail = payload[split:].tobytes() or None
+        if "slot" not in header:
+            return payload[:split], thumbnail
+        slots.remove(header["slot"])
+        return self._slots.pixels(header["slot"], header["length"]), thumbnail
 
-def _page(chunk: Chunk, header: Header, payload: NDArray[np.uint8]) -> RenderedPage:
+
+def _page(chunk: Chunk, header: Header, pixels: NDArray[np.uint8], thumbnail: bytes | None) -> RenderedPage:
     task = chunk.task
     pages = task.pages or 1
     image = NO_PIXELS
-    split = len(payload) - header["thumbnail"]
-    thumbnail = payload[split:].tobytes() or None
     if "mode" in header:
-        image = as_image(header["mode"], tuple(header["size"]), payload[:split])
+        image = as_image(header["mode"], tuple(header["size"]), pixels)
     page = Page(
         id=task.file.page_id(header["number"], pages),
         image=image,

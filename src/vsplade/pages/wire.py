@@ -2,7 +2,8 @@
 
 Jobs go in on the worker's standard input, one JSON object a line. Answers come out on its standard output:
 12 bytes (length of the header, length of the payload), the header, the payload. A page's payload is its
-pixels (1 or 3 bytes each, rows from the top, no padding) followed by its thumbnail.
+pixels (1 or 3 bytes each, rows from the top, no padding) followed by its thumbnail; the pixels may also lie
+in shared memory, at the ``slot`` that the header names.
 """
 
 from __future__ import annotations
@@ -28,6 +29,14 @@ def write_frame(descriptor: int, header: Mapping[str, object], *payload: bytes |
     _write_all(descriptor, memoryview(_LENGTHS.pack(len(encoded), sum(map(len, parts))) + encoded))
     for part in parts:
         _write_all(descriptor, part)
+
+
+def write_at(descriptor: int, data: bytes | memoryview, start: int) -> None:
+    """Into shared memory; beside the frames, so it must be there before the frame that speaks of it."""
+    left = memoryview(data).cast("B")
+    while left:
+        written = os.pwrite(descriptor, left, start)
+        left, start = left[written:], start + written
 
 
 def _write_all(descriptor: int, data: memoryview) -> None:

@@ -22,7 +22,7 @@ from vsplade.pages.limits import Limits
 from vsplade.pages.naming import PDF_SUFFIXES, suffix
 from vsplade.pages.pdf import PdfFile
 from vsplade.pages.picture import PictureFile, thumbnail_jpeg
-from vsplade.pages.wire import write_frame
+from vsplade.pages.wire import write_at, write_frame
 
 Job = dict[str, Any]
 
@@ -80,11 +80,14 @@ def reason(error: Exception) -> str:
 class Worker:
     """Answers jobs. Keeps the last file open, because the next job is most often for the same one."""
 
-    def __init__(self, output: int, longest_edge: int, grey: bool, thumbnail: int, limits: Limits) -> None:
+    def __init__(self, output: int, setup: dict[str, Any], limits: Limits) -> None:
         self._output = output
-        self._longest_edge = longest_edge
-        self._grey = grey
-        self._thumbnail = thumbnail
+        self._longest_edge: int = setup["longest_edge"]
+        self._grey: bool = setup["grey"]
+        self._thumbnail: int = setup["thumbnail"]
+        self._shared: int | None = setup["shared"]
+        self._slot_bytes: int = setup["slot_bytes"]
+        self._slots: list[int] = []
         self._limits = limits
         self._path: str | None = None
         self._file: OpenFile | None = None
@@ -98,6 +101,7 @@ class Worker:
             self._send({"kind": "failed", "reason": reason(error)})
             return
         self._send({"kind": "opened", "pages": file.pages})
+        self._slots = job["slots"]
         for number in job["pages"]:
             if number <= file.pages:
                 try:
@@ -137,6 +141,12 @@ class Worker:
                 pixels = content.pixels.grey() if self._grey else content.pixels
                 header |= {"mode": pixels.mode, "size": pixels.size}
                 data = pixels.data
+                length = memoryview(data).nbytes
+                if self._shared is not None and self._slots and length <= self._slot_bytes:
+                    slot = self._slots.pop(0)
+                    write_at(self._shared, data, slot)
+                    header |= {"slot": slot, "length": length}
+                    data = b""
         self._send(header | {"thumbnail": len(small)}, data, small)
 
     def _send(self, header: dict[str, object], *payload: bytes | memoryview) -> None:
@@ -181,7 +191,7 @@ def main() -> None:
     _bound_memory(limits)
     if setup["background"] and hasattr(os, "nice"):
         os.nice(_GIVES_WAY)
-    worker = Worker(output, setup["longest_edge"], setup["grey"], setup["thumbnail"], limits)
+    worker = Worker(output, setup, limits)
     write_frame(output, {"kind": "ready"})
     while True:
         try:
