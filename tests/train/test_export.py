@@ -28,7 +28,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def reader() -> Reader:
     """A network with lively norms, so that folding them wrongly would show."""
     torch.manual_seed(0)
-    sizes = {"fine": 12, "middle": 24, "coarse": 32, "hidden": 32, "rank": 16}
+    sizes = {"stem": 8, "fine": 12, "middle": 24, "coarse": 32, "hidden": 32, "rank": 16}
     model = Reader(NetworkConfig(vocabulary=500, middle_blocks=1, coarse_blocks=1, **sizes))
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):

@@ -31,6 +31,7 @@ CHARACTER_CLASSES = 38  # blank, a-z, 0-9, anything else: supervision in trainin
 class NetworkConfig:
     vocabulary: int = 28_672
     stem: int = 0
+    """Channels between the folded picture and the fine grid; 0 goes there at once."""
     fine: int = 48
     middle: int = 96
     coarse: int = 224
@@ -47,7 +48,7 @@ class NetworkConfig:
 def convolution(
     inputs: int, outputs: int, kernel: tuple[int, int] = (3, 3), stride: int = 1
 ) -> nn.Sequential:
-    padding = (kernel[0] // 2, kernel[1] // 2)
+    padding = ((kernel[0] - 1) // 2, (kernel[1] - 1) // 2)
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False), nn.BatchNorm2d(outputs)
     )
@@ -73,8 +74,8 @@ class Trunk(nn.Module):
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
         if config.stem:
-            self.stem = convolution(1, config.stem, (5, 5), stride=2)
-            self.to_fine = convolution(config.stem, config.fine, stride=2)
+            self.stem = convolution(FOLD * FOLD, config.stem)
+            self.to_fine = convolution(config.stem, config.fine, (2, 2))
         else:
             self.to_fine = convolution(FOLD * FOLD, config.fine)
         self.fine = nn.Sequential(*(Block(config.fine) for _ in range(config.fine_blocks)))
@@ -91,13 +92,15 @@ class Trunk(nn.Module):
         """Word-middle logits (b, h/8, w/8), fine features, coarse features, and the features characters are
         read from.
         """
-        if hasattr(self, "stem"):
-            return self.read(functional.relu(self.stem(picture)))
         return self.read(functional.pixel_unshuffle(picture, FOLD))
 
     def read(self, folded: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The same from a picture that is folded already, (batch, 16, height / 4, width / 4)."""
-        x = self.fine(functional.relu(self.to_fine(folded)))
+        x = folded
+        if hasattr(self, "stem"):
+            # a place and the ones above and to the left of it
+            x = functional.pad(functional.relu(self.stem(x)), (1, 0, 1, 0))
+        x = self.fine(functional.relu(self.to_fine(x)))
         middle = self.middle(functional.relu(self.to_middle(x)))
         coarse = self.coarse(functional.relu(self.to_coarse(middle)))
         lifted = functional.interpolate(self.up(coarse), scale_factor=2.0, mode="nearest")

@@ -248,8 +248,7 @@ class ReaderEncoder:
         self, window: NDArray[np.uint8]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
         """Rows, columns, probability and features of the cells that hold the middle of a word piece."""
-        folded = self._config["network"].get("stem", 0) == 0
-        dark = (fold(255 - window) if folded else (255 - window)[None, None]).astype(np.float32) / 255
+        dark = fold(255 - window).astype(np.float32) / 255
         word, fine, coarse = self._sessions[0].run(None, {"picture": dark})
         rows, columns = np.nonzero(word[0] > self._config["floor"])
         seen = np.concatenate([fine[0][:, rows, columns], coarse[0][:, rows // 2, columns // 2]]).T

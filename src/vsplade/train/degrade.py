@@ -7,6 +7,7 @@ shape (windows, SIZE, SIZE); positions never change here, so labels stay true.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -18,11 +19,15 @@ def _uniform(n: int, low: float, high: float, device: torch.device) -> Tensor:
 
 
 def _some(n: int, share: float, device: torch.device) -> Tensor:
-    return (torch.rand(n, device=device) < share)[:, None, None]
+    """Numbers of a share of the windows; how many is known without asking the GPU."""
+    count = int(n * share + float(torch.rand(())))
+    return torch.randperm(n, device=device)[:count]
 
 
 def smooth_noise(n: int, size: int, cells: int, device: torch.device) -> Tensor:
     """Clouds of about ``size / cells`` px, roughly normal."""
+    if not n:
+        return torch.zeros(0, size, size, device=device)
     grid = torch.randn(n, 1, cells, cells, device=device)
     return functional.interpolate(grid, size=(size, size), mode="bicubic", align_corners=False)[:, 0]
 
@@ -68,48 +73,69 @@ def jpeg(x: Tensor, strength: Tensor) -> Tensor:
     k = torch.arange(8, device=x.device, dtype=torch.float32)
     basis = torch.cos((2 * k[None] + 1) * k[:, None] * math.pi / 16) / 2
     basis[0] /= math.sqrt(2)
-    table = torch.tensor(_LUMINANCE, device=x.device, dtype=torch.float32).view(8, 8) / 255
-    steps = table * strength.view(-1, 1, 1, 1, 1)
-    blocks = x.float().view(n, height // 8, 8, width // 8, 8).permute(0, 1, 3, 2, 4)
-    spectrum = basis @ blocks @ basis.T
-    blocks = basis.T @ (torch.round(spectrum / steps) * steps) @ basis
-    return blocks.permute(0, 1, 3, 2, 4).reshape(n, height, width).clamp(0, 1)
+    transform = torch.kron(basis, basis)  # of a block's 64 pixels: two products of the whole picture
+    table = torch.tensor(_LUMINANCE, device=x.device, dtype=torch.float32) / 255
+    steps = table * strength.view(-1, 1, 1)
+    blocks = x.float().view(n, height // 8, 8, width // 8, 8).transpose(2, 3).reshape(n, -1, 64)
+    blocks = (torch.round(blocks @ transform.T / steps) * steps) @ transform
+    blocks = blocks.view(n, height // 8, width // 8, 8, 8).transpose(2, 3)
+    return blocks.reshape(n, height, width).clamp(0, 1)
 
 
 def age_planes(planes: Tensor) -> None:
     """Before the planes are joined: tinted and uneven paper, fading and swelling ink. In place."""
     paper, _, cover = planes
     n, size, device = len(paper), paper.shape[-1], paper.device
-    clouds = smooth_noise(n, size, 6, device) * _uniform(n, 0, 0.06, device) * _some(n, 0.4, device)
-    grain = smooth_noise(n, size, size // 4, device) * _uniform(n, 0, 0.08, device) * _some(n, 0.25, device)
-    paper.add_(clouds).add_(grain).clamp_(0, 1)
-    cover.copy_(swell(cover, _uniform(n, -0.6, 0.7, device) * _some(n, 0.35, device)))
-    blotches = smooth_noise(n, size, 24, device).abs() * _uniform(n, 0, 0.4, device)
-    fade = 1 - blotches * _some(n, 0.25, device)
-    cover.mul_(fade.clamp(0.3, 1))
+    for share, cells, strength in ((0.4, 6, 0.06), (0.25, size // 4, 0.08)):  # clouds, grain
+        part = _some(n, share, device)
+        paper[part] += smooth_noise(len(part), size, cells, device) * _uniform(len(part), 0, strength, device)
+    paper.clamp_(0, 1)
+    part = _some(n, 0.35, device)
+    cover[part] = swell(cover[part], _uniform(len(part), -0.6, 0.7, device))
+    part = _some(n, 0.25, device)
+    blotches = smooth_noise(len(part), size, 24, device).abs() * _uniform(len(part), 0, 0.4, device)
+    cover[part] *= (1 - blotches).clamp(0.3, 1)
+
+
+def sharpen(x: Tensor, amount: Tensor) -> Tensor:
+    return x + (x - blur(x, torch.ones(len(x), 1, 1, device=x.device))) * amount
+
+
+def threshold(x: Tensor, level: Tensor, steep: Tensor) -> Tensor:
+    """A copier's black and white, soft or hard, at ``level`` between the darkest and the lightest pixel."""
+    low, high = x.flatten(1).amin(1)[:, None, None], x.flatten(1).amax(1)[:, None, None]
+    return torch.sigmoid((x - low - (high - low) * level) * steep)
+
+
+def speckle(x: Tensor, density: Tensor) -> Tensor:
+    chance = torch.rand_like(x)
+    dark = torch.where(chance < density, torch.ones_like(x), x)
+    return torch.where(chance > 1 - density, torch.zeros_like(x), dark)
 
 
 def degrade(x: Tensor) -> Tensor:
-    """After: resolution, focus, noise, thresholding, JPEG, contrast, polarity."""
+    """After: resolution, focus, noise, thresholding, JPEG, contrast, polarity. In place.
+
+    Every step takes its own share of the windows, so that no work is done on the others.
+    """
     n, device = len(x), x.device
-    quarter = max(1, n // 8)
-    parts = torch.randperm(n, device=device)[: 3 * quarter].split(quarter)
+    eighth = max(1, n // 8)
+    parts = torch.randperm(n, device=device)[: 3 * eighth].split(eighth)
     for part, factor in zip(parts, (0.62, 0.75, 0.87), strict=False):
         x[part] = resample(x[part], factor)
-    x = swell(x, _uniform(n, -0.5, 0.6, device) * _some(n, 0.2, device))
-    x = blur(x, _uniform(n, 0.05, 1.1, device) * _some(n, 0.6, device))
-    edges = x - blur(x, torch.full((n, 1, 1), 1.0, device=device))
-    x = x + edges * _uniform(n, 0, 1.2, device) * _some(n, 0.25, device)
-    x = x + torch.randn_like(x) * _uniform(n, 0, 0.08, device) * _some(n, 0.4, device)
-    low, high = x.flatten(1).amin(1)[:, None, None], x.flatten(1).amax(1)[:, None, None]
-    level, steep = low + (high - low) * _uniform(n, 0.3, 0.7, device), _uniform(n, 6, 40, device)
-    x = torch.where(_some(n, 0.2, device), torch.sigmoid((x - level) * steep), x)
-    speckle = torch.rand_like(x)
-    density = _uniform(n, 0, 0.006, device) * _some(n, 0.2, device)
-    x = torch.where(
-        speckle < density, torch.ones_like(x), torch.where(speckle > 1 - density, torch.zeros_like(x), x)
-    )
-    x = torch.where(_some(n, 0.5, device), jpeg(x, _uniform(n, 0.2, 3.5, device)), x.float())
-    contrast, lift = _uniform(n, 0.35, 1.0, device), torch.rand(n, 1, 1, device=device)
-    x = torch.where(_some(n, 0.35, device), x * contrast + (1 - contrast) * lift, x)
-    return torch.where(_some(n, 0.18, device), 1 - x, x).clamp(0, 1)
+    steps: list[tuple[float, Callable[..., Tensor], tuple[tuple[float, float], ...]]] = [
+        (0.2, swell, ((-0.5, 0.6),)),
+        (0.6, blur, ((0.05, 1.1),)),
+        (0.25, sharpen, ((0, 1.2),)),
+        (0.4, lambda some, strength: some + torch.randn_like(some) * strength, ((0, 0.08),)),
+        (0.2, threshold, ((0.3, 0.7), (6, 40))),
+        (0.2, speckle, ((0, 0.006),)),
+        (0.5, jpeg, ((0.2, 3.5),)),
+        (0.35, lambda some, contrast, lift: some * contrast + (1 - contrast) * lift, ((0.35, 1), (0, 1))),
+        (0.18, lambda some: 1 - some, ()),
+    ]
+    for share, step, ranges in steps:
+        part = _some(n, share, device)
+        if len(part):
+            x[part] = step(x[part], *(_uniform(len(part), low, high, device) for low, high in ranges))
+    return x.clamp_(0, 1)

@@ -87,6 +87,74 @@ if triton is not None:
             else:
                 tl.atomic_max(claim + py * SIZE + px, n + 1, mask=live & (share >= 0.5))
 
+    @triton.jit
+    def _page_kernel(out, pixels, offset, shape, inverse, SIZE, BLOCK: tl.constexpr):
+        window = tl.program_id(0)
+        at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+        live = at < SIZE * SIZE
+        height, width = tl.load(shape + window * 2), tl.load(shape + window * 2 + 1)
+        a, b, c = (
+            tl.load(inverse + window * 6),
+            tl.load(inverse + window * 6 + 1),
+            tl.load(inverse + window * 6 + 2),
+        )
+        d, e, f = (
+            tl.load(inverse + window * 6 + 3),
+            tl.load(inverse + window * 6 + 4),
+            tl.load(inverse + window * 6 + 5),
+        )
+        fx, fy = (at % SIZE).to(tl.float32) + 0.5, (at // SIZE).to(tl.float32) + 0.5
+        u, v = a * fx + b * fy + c - 0.5, d * fx + e * fy + f - 0.5
+        left, top = tl.floor(u), tl.floor(v)
+        du, dv = u - left, v - top
+        iu, iv = left.to(tl.int64), top.to(tl.int64)
+        in_left, in_right = (iu >= 0) & (iu < width), (iu + 1 >= 0) & (iu + 1 < width)
+        in_top, in_bottom = (iv >= 0) & (iv < height), (iv + 1 >= 0) & (iv + 1 < height)
+        row = pixels + tl.load(offset + window) + iv * width + iu
+        p00 = tl.load(row, mask=live & in_left & in_top, other=255).to(tl.float32)
+        p01 = tl.load(row + 1, mask=live & in_right & in_top, other=255).to(tl.float32)
+        p10 = tl.load(row + width, mask=live & in_left & in_bottom, other=255).to(tl.float32)
+        p11 = tl.load(row + width + 1, mask=live & in_right & in_bottom, other=255).to(tl.float32)
+        light = ((p00 * (1 - du) + p01 * du) * (1 - dv) + (p10 * (1 - du) + p11 * du) * dv) / 255.0
+        tl.store(out + window * SIZE * SIZE + at, 1 - light, mask=live)
+
+
+def cut_pages(pixels: Tensor, offset: Tensor, shape: Tensor, inverse: Tensor) -> Tensor:
+    """Windows (n, SIZE, SIZE) of darkness out of grey pages that lie one after the other in ``pixels``.
+
+    Window n is cut from the page at ``offset[n]`` of ``shape[n]``; ``inverse`` (n, 6) brings its pixels to
+    the page's. Beyond the page is white.
+    """
+    return (launch_cut if pixels.is_cuda else plain_cut)(pixels, offset, shape, inverse)
+
+
+def launch_cut(pixels: Tensor, offset: Tensor, shape: Tensor, inverse: Tensor) -> Tensor:
+    out = torch.empty(len(offset), SIZE, SIZE, device=pixels.device)
+    block = 1024
+    _page_kernel[(len(offset), SIZE * SIZE // block)](
+        out, pixels, offset.contiguous(), shape.contiguous(), inverse.contiguous(), SIZE, BLOCK=block
+    )
+    return out
+
+
+def plain_cut(pixels: Tensor, offset: Tensor, shape: Tensor, inverse: Tensor) -> Tensor:
+    axis = torch.arange(SIZE, device=pixels.device) + 0.5
+    x, y = axis[None, None, :], axis[None, :, None]
+    a, b, c, d, e, f = (column[:, None, None] for column in inverse.unbind(1))
+    u, v = a * x + b * y + c - 0.5, d * x + e * y + f - 0.5
+    height, width = shape[:, 0, None, None], shape[:, 1, None, None]
+    left, top = u.floor(), v.floor()
+    out = torch.zeros_like(u)
+    for dx in (0, 1):
+        for dy in (0, 1):
+            cx, cy = left + dx, top + dy
+            share = (1 - (u - cx).abs()) * (1 - (v - cy).abs())
+            inside = (cx >= 0) & (cx < width) & (cy >= 0) & (cy < height)
+            address = offset[:, None, None] + cy.long().clamp(min=0) * width + cx.long()
+            value = pixels[torch.where(inside, address, 0)]
+            out += share * torch.where(inside, 1 - value.float() / 255, 0.0)
+    return out
+
 
 def draw_glyphs(cover: Tensor, glyphs: Glyphs, ink: Tensor) -> None:
     """Raise ``cover`` (windows, SIZE, SIZE) to each glyph's coverage, in place."""

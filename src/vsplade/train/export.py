@@ -102,6 +102,20 @@ def calibration_windows(pdfs: Path, count: int, seed: int = 0) -> Tensor:
     return torch.cat([windows[:half], degrade(windows[half:].clone())]).float()
 
 
+def join_padding(path: Path) -> None:
+    """A padding and the convolution after it become one node: alone, it runs in float and takes longer."""
+    model = onnx.load(str(path))
+    nodes = model.graph.node
+    for pad in [node for node in nodes if node.op_type == "Pad"]:
+        (user,) = (node for node in nodes if pad.output[0] in node.input)
+        sides = next(onnx.numpy_helper.to_array(t) for t in model.graph.initializer if t.name == pad.input[1])
+        (border,) = (item for item in user.attribute if item.name == "pads")
+        border.ints[:] = [have + more for have, more in zip(border.ints, sides[[2, 3, 6, 7]], strict=True)]
+        user.input[0] = pad.input[0]
+        nodes.remove(pad)
+    onnx.save(model, str(path))
+
+
 def export_trunk(reader: Reader, windows: Tensor, out: Path, method: CalibrationMethod) -> None:
     graph = TrunkGraph(reader.trunk).eval()
     axes = {"picture": {0: "batch", 2: "height", 3: "width"}}
@@ -115,6 +129,7 @@ def export_trunk(reader: Reader, windows: Tensor, out: Path, method: Calibration
             output_names=["word", "fine", "coarse"], dynamic_axes=axes, opset_version=OPSET, dynamo=False,
         )  # fmt: skip
         quant_pre_process(str(plain), str(ready), skip_symbolic_shape=True)
+        join_padding(ready)
         (out / "trunk.float.onnx").write_bytes(ready.read_bytes())
         quantize_static(
             str(ready), str(out / "trunk.onnx"), Windows(windows), quant_format=QuantFormat.QDQ,

@@ -19,8 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features
-from vsplade.errors import InputError
-from vsplade.train import checkpoint
+from vsplade.train import checkpoint, older
 from vsplade.train.options import ProbeOptions
 
 BEST = 4
@@ -28,11 +27,9 @@ FLOOR = -2.0  # word logit under which a cell is not kept
 
 
 def load_reader(path: Path, device: torch.device) -> Reader:
-    tensors, header = checkpoint.load(path)
-    if "network" not in header:
-        raise InputError(f"{path} is not a checkpoint of the reader: it does not tell its network.")
+    tensors, header = older.load(path)
     model = Reader(NetworkConfig(**header["network"]))
-    checkpoint.load_model(model, {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()})
+    checkpoint.load_model(model, tensors)
     return model.eval().to(device)
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from vsplade.config import make_options
 from vsplade.encode.network import NetworkConfig, Reader
 from vsplade.errors import InputError
-from vsplade.train import checkpoint
+from vsplade.train import checkpoint, older
 from vsplade.train.glyphs import build_atlas
 from vsplade.train.options import TrainingConfig, TrainingRun
 from vsplade.train.reading import Losses, reader_losses
@@ -144,10 +144,8 @@ class Training:
         self.step, self.spent = 0, 0.0
 
     def restore(self, path: Path, keep_schedule: bool) -> None:
-        tensors, header = checkpoint.load(path)
-        checkpoint.load_model(
-            self.model, {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()}
-        )
+        tensors, header = older.load(path)
+        checkpoint.load_model(self.model, tensors)
         if keep_schedule:
             if not checkpoint.load_optimizer(self.optimizer, tensors):
                 raise InputError(f"{path} holds no optimizer state; start from it with --initial instead.")
@@ -220,7 +218,9 @@ def train(run: TrainingRun, config: TrainingConfig, say: Say = print) -> dict[st
     until = time.monotonic() + (run.stop_after or math.inf)
     if run.resume and run.initial:
         raise InputError("Give --resume to go on with a run or --initial to start a new one, not both.")
-    network = make_options(NetworkConfig, json.loads(run.network), "the network")
+    start = run.resume or run.initial
+    known = older.load(start)[1]["network"] if start else {}
+    network = make_options(NetworkConfig, {**known, **json.loads(run.network)}, "the network")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(config.seed)
     torch.backends.cudnn.benchmark = True

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vsplade.encode.tokenizer import Tokenizer
+from vsplade.train.draw import cut_pages
 from vsplade.train.scenes import SIZE
 from vsplade.train.synthesis import ragged, random_affine, take
 from vsplade.train.typeset import Labels
@@ -185,23 +186,8 @@ class PagePool:
 
     def _cut(self, page: Tensor, forward: Tensor) -> Tensor:
         back = torch.linalg.inv(forward[:, :, :2])
-        shift = -(back @ forward[:, :, 2:])
-        axis = torch.arange(SIZE, device=self.device) + 0.5
-        x, y = axis[None, None, :], axis[None, :, None]
-        u = back[:, 0, 0, None, None] * x + back[:, 0, 1, None, None] * y + shift[:, 0, :, None] - 0.5
-        v = back[:, 1, 0, None, None] * x + back[:, 1, 1, None, None] * y + shift[:, 1, :, None] - 0.5
-        height, width = self.shape[page, 0, None, None], self.shape[page, 1, None, None]
-        left, top = u.floor(), v.floor()
-        out = torch.zeros_like(u)
-        for dx in (0, 1):
-            for dy in (0, 1):
-                cx, cy = left + dx, top + dy
-                share = (1 - (u - cx).abs()) * (1 - (v - cy).abs())
-                inside = (cx >= 0) & (cx < width) & (cy >= 0) & (cy < height)
-                address = self.offset[page, None, None] + cy.long().clamp(min=0) * width + cx.long()
-                value = self.pixels[torch.where(inside, address, 0)]
-                out += share * torch.where(inside, 1 - value.float() / 255, 0.0)
-        return out
+        inverse = torch.cat([back, -(back @ forward[:, :, 2:])], 2).reshape(-1, 6)
+        return cut_pages(self.pixels, self.offset[page], self.shape[page], inverse)
 
     def _labels(self, page: Tensor, forward: Tensor) -> Labels:
         scale = torch.linalg.det(forward[:, :, :2]).abs().sqrt()
