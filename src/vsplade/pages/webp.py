@@ -1,7 +1,9 @@
-"""WebP pictures in grey, straight from the codec: half the time of a decoder that makes colours first.
+"""WebP scans in grey, straight from the codec: half the time of a decoder that makes colours first.
 
 A lossy WebP file stores brightness apart from colour. Pillow always asks for colours; the library that Pillow
-itself has loaded also gives the brightness alone.
+itself has loaded also gives the brightness alone. For pages without colour that is the same, within one grey
+level. Where there is colour it is not: strong colours are cut off at what a screen can show, and their
+brightness with them. Those pages are left to Pillow (slides lost a quarter of a point of NDCG@5 otherwise).
 """
 
 from __future__ import annotations
@@ -10,9 +12,14 @@ import ctypes
 from functools import cache
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 _DARKEST, _LIGHTEST = 16, 235
+_NO_COLOUR = 128
+_TINT, _TINTED = 4, 0.001
+"""A page is grey when no larger share of its places is further from no colour than that."""
 _FULL_RANGE = [
     max(0, min(255, round((level - _DARKEST) * 255 / (_LIGHTEST - _DARKEST)))) for level in range(256)
 ]
@@ -34,8 +41,20 @@ def _library() -> Any:
     return library
 
 
+def _plane(address: int, size: tuple[int, int], stride: int) -> NDArray[np.uint8]:
+    length = stride * (size[1] - 1) + size[0]
+    values = np.ctypeslib.as_array((ctypes.c_uint8 * length).from_address(address))
+    return np.lib.stride_tricks.as_strided(values, size[::-1], (stride, 1), writeable=False)
+
+
+def _is_tinted(colour: NDArray[np.uint8]) -> bool:
+    # differences wrap around below zero, to large numbers
+    away = (colour - np.uint8(_NO_COLOUR - _TINT)) > np.uint8(2 * _TINT)
+    return int(np.count_nonzero(away)) > _TINTED * away.size
+
+
 def decode_grey(path: str, size: tuple[int, int]) -> Image.Image | None:
-    """The picture in mode ``L``; None where only Pillow can say what is in the file, or what is wrong."""
+    """The picture in mode ``L``; None where it has colour, or only Pillow can say what is in the file."""
     library = _library()
     if library is None:
         return None
@@ -50,8 +69,11 @@ def decode_grey(path: str, size: tuple[int, int]) -> Image.Image | None:
     try:
         if (width.value, height.value) != size:
             return None
-        rows = (ctypes.c_uint8 * (stride.value * (height.value - 1) + width.value)).from_address(levels)
+        half = ((size[0] + 1) // 2, (size[1] + 1) // 2)
+        if any(_is_tinted(_plane(address.value or 0, half, other_stride.value)) for address in (u, v)):
+            return None
         # one more copy, widened to the full range, before the memory goes back
-        return Image.frombytes("L", size, bytes(rows), "raw", "L", stride.value, 1).point(_FULL_RANGE)
+        rows = _plane(levels, size, stride.value)
+        return Image.fromarray(np.ascontiguousarray(rows)).point(_FULL_RANGE)
     finally:
         library.WebPFree(levels)
