@@ -40,7 +40,7 @@ from vsplade.train.realpages import PagePool, page_jobs, read_pages
 
 BEST = 4
 SETTINGS: dict[str, Any] = {
-    "longest_edge": 1408,  # px that pages are read at
+    "longest_edge": 1216,  # px that pages are read at
     "scales": [
         1.0,
         0.4,
