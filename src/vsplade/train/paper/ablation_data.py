@@ -18,7 +18,7 @@ from vsplade.encode import READER_MODEL
 from vsplade.encode.network import NetworkConfig, Reader
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
-from vsplade.train import checkpoint
+from vsplade.train import checkpoint, older
 from vsplade.train.paper.cells import PageCells, read_pages
 from vsplade.train.paper.data import read_captions
 from vsplade.train.paper.options import AblationOptions
@@ -150,13 +150,10 @@ def load_backbone(path: Path | None, device: torch.device) -> Reader:
 
         folder = path or READER_MODEL.parent
         return load_network(folder, json.loads((folder / "reader.json").read_text("utf-8"))).to(device)
-    tensors, header = checkpoint.load(path)
-    if "network" not in header:
-        raise InputError(f"{path} is not a checkpoint of the reader: it does not tell its network.")
+    tensors, header = older.load(path)
     reader = Reader(NetworkConfig(**header["network"]))
-    plain = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
-    checkpoint.load_model(reader.trunk, plain, "model.trunk.")
-    checkpoint.load_model(reader.head, plain, "model.head.")
+    checkpoint.load_model(reader.trunk, tensors, "model.trunk.")
+    checkpoint.load_model(reader.head, tensors, "model.head.")
     return reader.eval().to(device)
 
 
