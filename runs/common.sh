@@ -19,6 +19,15 @@ mkdir -p "$OUT"
 vsplade() { "$PYTHON" -m vsplade "$@"; }
 experiment() { "$PYTHON" -m vsplade.evaluate.experiments "$@"; }
 
+# keep FILE COMMAND...: what it prints, on the screen and in FILE; a failure ends the script and leaves no FILE.
+keep() {
+    kept=$1
+    shift
+    "$@" > "$kept.partial" || { rm -f "$kept.partial"; exit 1; }
+    mv "$kept.partial" "$kept"
+    cat "$kept"
+}
+
 # vectors SET: the file with its page vectors, made if it is missing; the evaluation itself is kept too.
 vectors() {
     if [ ! -s "$OUT/$1.npz" ]; then

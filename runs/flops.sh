@@ -5,5 +5,5 @@
 . "$(dirname "$0")/common.sh"
 for set in $SETS; do
     # shellcheck disable=SC2086
-    experiment flops "$DATA/$set" $ENCODER_FLAGS --vectors "$(vectors "$set")" | tee "$OUT/flops.$set.json"
+    keep "$OUT/flops.$set.json" experiment flops "$DATA/$set" $ENCODER_FLAGS --vectors "$(vectors "$set")"
 done

@@ -9,5 +9,5 @@ for set in $SETS; do
     [ -d "$DATA/$set/pdfs" ] || flags="--reference ${REFERENCE:-$(texts "$set")}"
     [ -z "${CAPTIONS:-}" ] || flags="$flags --texts $CAPTIONS"
     # shellcheck disable=SC2086
-    experiment grounding "$DATA/$set" $ENCODER_FLAGS --vectors "$(vectors "$set")" $flags | tee "$OUT/grounding.$set.json"
+    keep "$OUT/grounding.$set.json" experiment grounding "$DATA/$set" $ENCODER_FLAGS --vectors "$(vectors "$set")" $flags
 done

@@ -8,6 +8,6 @@ for set in $SETS; do
     others=""
     for other in $SETS; do [ "$other" = "$set" ] || others="$others $OUT/$other.npz"; done
     # shellcheck disable=SC2086
-    experiment growth "$DATA/$set" $ENCODER_FLAGS --vectors "$OUT/$set.npz" --others $others \
-        --other-texts ${OTHER_TEXTS:-} ${SIZES:+--sizes $SIZES} | tee "$OUT/growth.$set.json"
+    keep "$OUT/growth.$set.json" experiment growth "$DATA/$set" $ENCODER_FLAGS --vectors "$OUT/$set.npz" --others $others \
+        --other-texts ${OTHER_TEXTS:-} ${SIZES:+--sizes $SIZES}
 done

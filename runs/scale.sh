@@ -5,6 +5,6 @@
 . "$(dirname "$0")/common.sh"
 for set in $SETS; do
     # shellcheck disable=SC2086
-    experiment scale "$DATA/$set" $ENCODER_FLAGS --vectors "$(vectors "$set")" ${SIZES:+--sizes $SIZES} | tee "$OUT/scale.$set.json"
+    keep "$OUT/scale.$set.json" experiment scale "$DATA/$set" $ENCODER_FLAGS --vectors "$(vectors "$set")" ${SIZES:+--sizes $SIZES}
     SIZES=""
 done

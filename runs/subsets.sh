@@ -10,5 +10,5 @@ for set in $SETS; do
     vsplade eval "$DATA/$set" $ENCODER_FLAGS --vectors "$pages" --run "$OUT/$set.run" --json > "$OUT/$set.again.json"
     dense=${DENSE:-$OUT/$set.minilm.run}
     [ -s "$dense" ] || "$PYTHON" -m vsplade.evaluate.dense "$DATA/$set" --texts "$(texts "$set")" --run "$dense"
-    experiment subsets "$DATA/$set" --run "sparse=$OUT/$set.run" --run "dense=$dense" | tee "$OUT/subsets.$set.json"
+    keep "$OUT/subsets.$set.json" experiment subsets "$DATA/$set" --run "sparse=$OUT/$set.run" --run "dense=$dense"
 done

@@ -4,5 +4,5 @@
 . "$(dirname "$0")/common.sh"
 for set in $SETS; do
     # shellcheck disable=SC2086
-    experiment union "$DATA/$set" $ENCODER_FLAGS --vectors "$(vectors "$set")" --texts "$(texts "$set")" | tee "$OUT/union.$set.json"
+    keep "$OUT/union.$set.json" experiment union "$DATA/$set" $ENCODER_FLAGS --vectors "$(vectors "$set")" --texts "$(texts "$set")"
 done
