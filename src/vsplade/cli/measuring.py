@@ -36,6 +36,13 @@ NEW_FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
 @click.option("-k", "k", type=click.IntRange(min=1), default=100, show_default=True, help="Results a query.")
 @click.option("--workers", type=click.IntRange(min=1), help="Rendering processes. Default: one a core.")
 @click.option("--run", "run_file", type=NEW_FILE, metavar="FILE", help="Write the results as a TREC run.")
+@click.option(
+    "--report",
+    "report_folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write report.html (with plots), report.md and report.json there.",
+)
 @click.option("--compare", type=FILE, metavar="RUN", help="Compare with another TREC run: is it luck?")
 @click.option(
     "--fuse",
@@ -86,6 +93,7 @@ def evaluate(
     k: int,
     workers: int | None,
     run_file: Path | None,
+    report_folder: Path | None,
     compare: Path | None,
     fuse: bool,
     fuse_with: tuple[Path, ...],
@@ -105,7 +113,10 @@ def evaluate(
     """
     from vsplade.evaluate import PageVectors, evaluate_dataset, write_run
     from vsplade.evaluate.hub import open_dataset
+    from vsplade.evaluate.report import check_plots, write_report
 
+    if report_folder:
+        check_plots()
     judged = open_dataset(dataset, data)
     with progress_bar(len(judged.files), "files") as update:
         report = evaluate_dataset(
@@ -128,6 +139,8 @@ def evaluate(
         report, reranking = _rerank(judged, report, rerank, rerank_depth)
     if run_file:
         write_run(run_file, report.run)
+    if report_folder:
+        write_report(report_folder, [report])
     difference = _compare(judged, report, compare, measure_name) if compare else None
     if as_json:
         document = report.to_json(per_query=per_query)

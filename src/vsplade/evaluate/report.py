@@ -7,6 +7,7 @@ import html
 import io
 import json
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +89,17 @@ def write_report(folder: str | Path, reports: Sequence[EvalReport], plots: bool 
     return [folder / name for name in contents]
 
 
+def check_plots() -> None:
+    """Before the work that a report is about: without matplotlib there will be none."""
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError("Plots in reports", "eval")
+
+
 def plot(reports: Sequence[EvalReport]) -> dict[str, bytes]:
     """PNG pictures by title: recall by depth, and quality against cost."""
-    try:
-        from matplotlib.figure import Figure  # not pyplot: it would choose a window system on import
-    except ImportError as error:
-        raise MissingExtraError("Plots in reports", "eval") from error
+    check_plots()
+    from matplotlib.figure import Figure  # not pyplot: it would choose a window system on import
+
     depth, cost = Figure(figsize=(7, 4)), Figure(figsize=(7, 4))
     axes = depth.subplots()
     depths = (1, 5, 10, 100)
