@@ -8,7 +8,7 @@ so the net need not learn size.
 
 Only dense convolutions, batch norm and ReLU: they fold into plain convolutions and quantise to 8 bits. The
 picture is folded first, 4 x 4 pixels to 16 channels: a convolution over one channel keeps a CPU's vector
-units idle, and took a seventh of the trunk's time.
+units idle (docs/log.md has the times).
 """
 
 from __future__ import annotations

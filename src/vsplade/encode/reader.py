@@ -1,9 +1,9 @@
 """The page reader that ships: pixels to words and weights, by onnxruntime on any CPU.
 
-A page is read at its own size and once more on a small copy, for large type. On each, the trunk finds the
-cells where a word piece has its middle and the head names it; a term's evidence is the expected number of
-times it stands on the page, and its weight grows with its share of the page and saturates. Query weights are
-a table: no network runs for a query.
+A page is read at its own size and on two small copies, for large type. On each, the trunk finds the cells
+where a word piece has its middle and the head names it; a term's evidence is the expected number of times it
+stands on the page, and ``weighting`` makes its weight of that. Query weights are a learned table: no network
+runs for a query.
 """
 
 from __future__ import annotations
