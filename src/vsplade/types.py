@@ -126,6 +126,16 @@ class Encoder(Protocol):
 
 
 @runtime_checkable
+class TableEncoder(Encoder, Protocol):
+    """An encoder whose query weights are a table: what a term weighs depends on nothing else."""
+
+    @property
+    def query_weights(self) -> NDArray[np.float32]:
+        """One for each term of the vocabulary; 0 where ``encode_query`` never asks for the term."""
+        ...
+
+
+@runtime_checkable
 class PlacingEncoder(Encoder, Protocol):
     """An encoder that can also say where on the page each term was seen."""
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.text import TextEncoder
-from vsplade.types import Encoder, Page, SparseVector, TermStatistics, Vocabulary
+from vsplade.types import Encoder, Page, SparseVector, TableEncoder, TermStatistics, Vocabulary
 
 
 class PairedVocabulary:
@@ -86,6 +86,12 @@ class PairedEncoder:
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
         """The first encoder's weights: what plain search uses."""
         return self.first.encode_query(text, statistics)
+
+    @cached_property
+    def query_weights(self) -> NDArray[np.float32]:
+        """Those of the first encoder (all alike where it has no table); plain search asks for no text."""
+        first = self.first.query_weights if isinstance(self.first, TableEncoder) else np.ones(self._split)
+        return np.concatenate([first, np.zeros(len(self.text.vocabulary))]).astype(np.float32)
 
     def encode_text_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
         """BM25's weights, for the half of the index that holds text layers."""

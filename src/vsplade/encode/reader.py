@@ -132,7 +132,7 @@ class ReaderEncoder:
         return self.options.longest_edge or int(self._config["longest_edge"])
 
     @cached_property
-    def _query_weights(self) -> NDArray[np.float32]:
+    def query_weights(self) -> NDArray[np.float32]:
         table: NDArray[np.float32] = np.load(self._folder / "query.npy", allow_pickle=False).astype(
             np.float32
         )
@@ -141,7 +141,7 @@ class ReaderEncoder:
     @cached_property
     def _worth(self) -> NDArray[np.float32]:
         """What one standing of a term is worth: those worth less than the point's ``least`` are not kept."""
-        return np.maximum(self._query_weights, np.float32(self._point["common"]))
+        return np.maximum(self.query_weights, np.float32(self._point["common"]))
 
     @cached_property
     def _related(self) -> NDArray[np.int64]:
@@ -169,7 +169,7 @@ class ReaderEncoder:
 
         What weighs next to nothing ("the", "what") is left out, unless there is nothing else.
         """
-        table = self._query_weights
+        table = self.query_weights
         weights: dict[int, float] = {}
         terms = set(self._tokenizer.encode(text))
         for term in terms:

@@ -112,6 +112,10 @@ class ModernVBertEncoder:
     def longest_edge(self) -> int:
         return self._side.longest_edge
 
+    @property
+    def query_weights(self) -> NDArray[np.float32]:
+        return self._side.table
+
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
         return self._side.encode(text)
 
