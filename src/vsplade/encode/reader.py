@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.ink import BLOCK, rectangles
-from vsplade.encode.tokenizer import CONTINUATION, Tokenizer
+from vsplade.encode.tokenizer import Tokenizer, letters_of
 from vsplade.encode.weighting import PageWeighting
 from vsplade.errors import InputError
 from vsplade.types import Box, Page, SparseVector, TermStatistics, Vocabulary
@@ -207,7 +207,7 @@ class ReaderEncoder:
 
     def _box(self, cells: Cells, row: int, term: int) -> Box:
         """Around the middle of a piece, as wide as its letters are in common sizes of type."""
-        letters = len(self._tokenizer.token(term).removeprefix(CONTINUATION))
+        letters = len(letters_of(self._tokenizer.token(term)))
         x, y = cells.middle[row].tolist()
         across, down = (cells.pixel[row] * np.array([4.0 * letters + 4, 11])).tolist()
         return Box(max(0.0, x - across), max(0.0, y - down), min(1.0, x + across), min(1.0, y + down))

@@ -2,9 +2,11 @@
 
 Why our own. The reader has to name, from pixels alone, the pieces that a query will be split into, so the
 pieces follow what can be *seen*: lower case, accents stripped, punctuation never a term, digits in fixed
-groups of three from the left (years stay whole). Greedy longest match needs no table of merges and one look
-from left to right, which is also how the reader sees a word. It loads in milliseconds and needs no library at
-query time.
+groups of three from the left (years stay whole). Frequent words are terms of their own. Any other word is
+known by how it begins, how it ends and, when it is long, by the letters in its middle: ``toxicology`` is
+``tox##``, ``##icol##`` and ``##logy``. Each of the three can be read where it stands. Pieces that follow one
+another without a gap, as other tokenizers cut them, cannot: where one ends depends on all the letters before
+it (docs/log.md has what that cost). It loads in milliseconds and needs no library at query time.
 """
 
 from __future__ import annotations
@@ -18,7 +20,11 @@ from importlib import resources
 
 from vsplade.errors import InputError
 
-CONTINUATION = "##"
+GOES_ON = "##"
+"""Stands on the side of a piece where its word goes on."""
+LONGEST_PIECE = 4
+LONG_WORD = 8
+"""Words of so many letters show their middle too: in shorter ones it would touch the ends."""
 LONGEST_WORD = 48
 """Longer runs of letters are noise (base64, separators): only their first characters are read."""
 
@@ -41,19 +47,49 @@ def split_words(text: str) -> Iterator[str]:
     return (match.group()[:LONGEST_WORD] for match in _RUNS.finditer(text))
 
 
+def letters_of(token: str) -> str:
+    """What a token looks like on paper."""
+    return token.strip("#")
+
+
+def beginnings(word: str) -> list[str]:
+    """The letters that may stand for the beginning of a rare word, longest first."""
+    longest = min(LONGEST_PIECE, (len(word) + 1) // 2)
+    return [word[:end] for end in range(longest, 0, -1)]
+
+
+def middles(word: str) -> list[str]:
+    """The same around the middle of a long word: 3 letters or 1 of an odd word, 4 or 2 of an even one."""
+    if len(word) < LONG_WORD:
+        return []
+    half, odd = divmod(len(word), 2)
+    return (
+        [word[half - 1 : half + 2], word[half]]
+        if odd
+        else [word[half - 2 : half + 2], word[half - 1 : half + 1]]
+    )
+
+
+def endings(word: str) -> list[str]:
+    """The same for its end, without the letters that may stand for the beginning."""
+    longest = min(LONGEST_PIECE, len(word) // 2)
+    return [word[-letters:] for letters in range(longest, 0, -1)]
+
+
+Span = tuple[int, int, int]
+"""A term, its first letter in the word, and the one after its last."""
+
+
 class Tokenizer:
-    """Greedy longest-match word pieces over a fixed vocabulary; a piece that goes on a word begins with
-    ``##``.
-    """
+    """Whole words, and pieces of all others, over a fixed vocabulary."""
 
     def __init__(self, tokens: list[str]) -> None:
         self._tokens = tokens
         self._terms = {token: term for term, token in enumerate(tokens)}
         if len(self._terms) != len(tokens):
             raise InputError("The vocabulary lists a token twice; every line must be different.")
-        self._longest = max((len(token) for token in tokens), default=0)
         self.fingerprint = hashlib.blake2b("\n".join(tokens).encode(), digest_size=8).hexdigest()
-        self.pieces = lru_cache(maxsize=1 << 16)(self._pieces)
+        self.spans = lru_cache(maxsize=1 << 16)(self._spans)
 
     @classmethod
     @cache
@@ -73,20 +109,36 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Term numbers in reading order, repeats kept."""
-        return [term for word in split_words(normalise(text)) for term in self.pieces(word)]
+        return [term for word in split_words(normalise(text)) for term, _, _ in self.spans(word)]
 
-    def _pieces(self, word: str) -> tuple[int, ...]:
-        """The pieces of one word of ``split_words``; characters outside the vocabulary are passed over."""
-        pieces: list[int] = []
+    def _spans(self, word: str) -> tuple[Span, ...]:
+        """The terms of one word of ``split_words``; what is not in the vocabulary is passed over."""
+        whole = self._terms.get(word)
+        if whole is not None:
+            return ((whole, 0, len(word)),)
+        return tuple(self._groups(word) if word.isdigit() else self._parts(word))
+
+    def _groups(self, digits: str) -> Iterator[Span]:
+        """A year, or three digits, from the left, then what is left of three digits."""
         start = 0
-        while start < len(word):
-            prefix = CONTINUATION if start else ""
-            for end in range(min(len(word), start + self._longest), start, -1):
-                term = self._terms.get(prefix + word[start:end])
+        while start < len(digits):
+            for end in range(min(len(digits), start + 4), start, -1):
+                term = self._terms.get((GOES_ON if start else "") + digits[start:end])
                 if term is not None:
-                    pieces.append(term)
+                    yield term, start, end
                     break
-            else:
-                end = start + 1
             start = end
-        return tuple(pieces)
+
+    def _parts(self, word: str) -> Iterator[Span]:
+        size = len(word)
+        for choices, before, after in (
+            (beginnings(word), "", GOES_ON), (middles(word), GOES_ON, GOES_ON), (endings(word), GOES_ON, "")
+        ):  # fmt: skip
+            for letters in choices:
+                term = self._terms.get(before + letters + after)
+                if term is not None:
+                    start = (
+                        0 if not before else size - len(letters) if not after else (size - len(letters)) // 2
+                    )
+                    yield term, start, start + len(letters)
+                    break

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vsplade.encode.tokenizer import CONTINUATION, Tokenizer
+from vsplade.encode.tokenizer import GOES_ON, Tokenizer, letters_of
 from vsplade.errors import InputError
 from vsplade.train.options import RetrievalOptions
 from vsplade.train.pairs import Source, ask_about_pdfs, read_pairs
@@ -46,12 +46,12 @@ class TermTable(nn.Module):
     def __init__(self, idf: NDArray[np.float32]) -> None:
         super().__init__()
         tokens = [Tokenizer.load().token(term) for term in range(len(idf))]
-        bare = [token.removeprefix(CONTINUATION) for token in tokens]
+        bare = [letters_of(token) for token in tokens]
         features = np.stack(
             [
                 idf / 8 - 0.8,
                 (idf / 8) ** 2 - 0.7,
-                np.array([token.startswith(CONTINUATION) for token in tokens], np.float32),
+                np.array([GOES_ON in token for token in tokens], np.float32),
                 np.array([text.isdigit() for text in bare], np.float32),
                 np.array([len(text) / 8 - 0.8 for text in bare], np.float32),
             ],

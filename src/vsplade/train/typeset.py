@@ -75,7 +75,7 @@ class Typesetter:
 
     def _choose_words(self, run: dict[str, Tensor], count: Tensor, owner: Tensor, nth: Tensor) -> Tensor:
         """Running text from a random place of the run's kind, with a few words of other kinds strewn in."""
-        shares = torch.tensor([0.55, 0.15, 0.15, 0.15], device=self.device)
+        shares = torch.tensor([0.48, 0.12, 0.25, 0.15], device=self.device)
         kinds = torch.multinomial(shares, len(count), True)
         kind = torch.where(run["kind"] < 0, kinds, run["kind"].long())
         start, end = self.kind_start[kind], self.kind_start[kind + 1]

@@ -2,30 +2,32 @@
 
 Half of the weight goes to our own corpora, half to general English (`wordfreq`), so that neither manuals nor
 chat decide alone. The most frequent words are terms of their own (a word that is one term is read in one look
-and gets one weight); WordPiece training fills the rest with pieces for names, codes and rare words. Digits
-are not left to frequency: every group of up to three digits is a piece, and so is every year from 1800 to
-2099.
+and gets one weight); pieces for the beginnings, middles and endings of names and rare words fill the rest.
+Digits are not left to frequency: every group of up to three digits is a piece, and so is every year from 1800
+to 2099.
 """
 
 from __future__ import annotations
 
+import math
 import string
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vsplade.encode.tokenizer import CONTINUATION, normalise, split_words
+from vsplade.encode.tokenizer import GOES_ON, beginnings, endings, middles, normalise, split_words
 from vsplade.train.options import VocabularyOptions
+
+BEGINNINGS, ENDINGS = 0.42, 0.28
+"""Shares of the room for pieces; the rest are middles."""
+SHOWN = 0.4
+"""Each further letter of a piece tells less than the one before."""
 
 
 def digit_pieces() -> list[str]:
     groups = [f"{n:0{width}d}" for width in (1, 2, 3) for n in range(10**width)]
-    return groups + [CONTINUATION + group for group in groups] + [str(year) for year in range(1800, 2100)]
-
-
-def letter_pieces() -> list[str]:
-    return [prefix + letter for prefix in ("", CONTINUATION) for letter in string.ascii_lowercase]
+    return groups + [GOES_ON + group for group in groups] + [str(year) for year in range(1800, 2100)]
 
 
 def corpus_frequencies(files: Iterable[Path]) -> dict[str, float]:
@@ -56,20 +58,46 @@ def general_frequencies(n: int = 150_000) -> dict[str, float]:
     return dict(shares)
 
 
-def trained_pieces(shares: dict[str, float], size: int) -> list[str]:
-    """WordPiece training on words repeated in proportion to their share."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+def picked(words: Sequence[tuple[list[str], float]], room: int) -> list[str]:
+    """Pieces that let rare words show the most letters; a word shows the longest of its choices.
 
-    def repeated() -> Iterator[list[str]]:
-        for word, share in shares.items():
-            yield [word] * max(1, round(share * 2e6))
+    Single letters are always there. The others come in by the letters they show; the tenth that is shown
+    least, because longer ones took its words, gives way to others, three times over.
+    """
+    single = {text for choices, _ in words for text in choices if len(text) == 1}
+    room -= len(single)
+    chosen: set[str] = set()
+    for _ in range(4):
+        shown: Counter[str] = Counter()
+        missed: Counter[str] = Counter()
+        for choices, weight in words:
+            for text in choices:
+                if text in chosen:
+                    shown[text] += weight * len(text) ** SHOWN
+                    break
+                if len(text) > 1:
+                    missed[text] += weight * (len(text) - 1) ** SHOWN
+        chosen -= set(sorted(chosen, key=lambda text: (shown[text], text))[: len(chosen) // 10])
+        best = sorted(missed, key=lambda text: (-missed[text], text))
+        chosen |= set(best[: room - len(chosen)])
+    return sorted(single | chosen)
 
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=["[UNK]"], show_progress=False)
-    tokenizer.train_from_iterator((" ".join(words) for words in repeated()), trainer)
-    by_rank = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    return [token for token, _ in by_rank if token != "[UNK]"]
+
+def letter_pieces(shares: Mapping[str, float], room: int) -> list[str]:
+    """Beginnings, middles and endings for words that are no terms of their own.
+
+    A word counts by the root of its share: what is seldom written is what people look for by name.
+    """
+    kinds = (
+        (beginnings, BEGINNINGS, "{}" + GOES_ON),
+        (middles, 1 - BEGINNINGS - ENDINGS, GOES_ON + "{}" + GOES_ON),
+        (endings, ENDINGS, GOES_ON + "{}"),
+    )
+    pieces: list[str] = []
+    for choices, part, form in kinds:
+        words = [(choices(word), math.sqrt(share)) for word, share in sorted(shares.items())]
+        pieces += [form.format(text) for text in picked(words, round(part * room))]
+    return pieces
 
 
 def choose(files: Iterable[Path], size: int, whole_words: int) -> list[str]:
@@ -78,21 +106,14 @@ def choose(files: Iterable[Path], size: int, whole_words: int) -> list[str]:
         for word, share in source.items():
             shares[word] += share / 2
     frequent = sorted(shares, key=lambda word: -shares[word])[:whole_words]
-    fixed = dict.fromkeys(digit_pieces() + letter_pieces() + frequent)
-    rest = [token for token in trained_pieces(dict(shares), size) if token not in fixed]
-    pieces = [token for token in rest if token.startswith(CONTINUATION)]
-    words = [token for token in rest if not token.startswith(CONTINUATION)]
-    chosen = dict.fromkeys([*fixed, *pieces, *words][:size])
-    return sorted(chosen, key=lambda token: (token.startswith(CONTINUATION), token))
+    whole = dict.fromkeys(digit_pieces() + list(string.ascii_lowercase) + frequent)
+    rare = {word: share for word, share in shares.items() if word not in whole}
+    tokens = [*whole, *letter_pieces(rare, size - len(whole))]
+    return sorted(tokens, key=lambda token: (GOES_ON in token, token))
 
 
 def build_vocabulary(options: VocabularyOptions) -> dict[str, Any]:
     tokens = choose(options.text, options.size, options.whole_words)
     options.out.write_text("\n".join(tokens) + "\n", "utf-8")
-    going_on = sum(token.startswith(CONTINUATION) for token in tokens)
-    return {
-        "out": str(options.out),
-        "tokens": len(tokens),
-        "words": len(tokens) - going_on,
-        "pieces": going_on,
-    }
+    pieces = sum(GOES_ON in token for token in tokens)
+    return {"out": str(options.out), "tokens": len(tokens), "words": len(tokens) - pieces, "pieces": pieces}

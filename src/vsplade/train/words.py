@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.encode.tokenizer import CONTINUATION, Tokenizer, normalise, split_words
+from vsplade.encode.tokenizer import GOES_ON, Tokenizer, normalise, split_words
 from vsplade.train.options import WordsOptions
 
 LONGEST = 22
@@ -79,11 +79,8 @@ def spell(word: str, tokenizer: Tokenizer) -> tuple[list[int], list[tuple[int, i
     spans: list[tuple[int, int, int]] = []
     position = 0
     for run in split_words(seen):
-        position = start = seen.index(run, position)
-        for term in tokenizer.pieces(run):
-            end = start + len(tokenizer.token(term).removeprefix(CONTINUATION))
-            spans.append((term, start, end))
-            start = end
+        position = seen.index(run, position)
+        spans += [(term, position + start, position + end) for term, start, end in tokenizer.spans(run)]
         position += len(run)
     return ([CODE[char] for char in word], spans) if len(spans) <= PIECES else None
 
@@ -191,7 +188,7 @@ def build_words(options: WordsOptions) -> dict[str, Any]:
 
     rng, tokenizer = random.Random(options.seed), Tokenizer.load()
     tokens = [tokenizer.token(term) for term in range(len(tokenizer))]
-    whole = [token for token in tokens if not token.startswith(CONTINUATION)]
+    whole = [token for token in tokens if GOES_ON not in token]
     every = [dressed(word, rng) for _ in range(options.repeats) for word in rng.sample(whole, len(whole))]
     general = top_n_list("en", options.rare)
     rare = [dressed(word, rng) for _ in range(2) for word in rng.sample(general, len(general))]
