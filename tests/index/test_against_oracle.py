@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from vsplade.index import Filter, Index, IndexWriter, invert, writer
+from vsplade.index import Filter, Index, IndexWriter, invert, working
 from vsplade.types import SparseVector
 
 from .oracle import Oracle, identity
@@ -25,7 +25,7 @@ IDS = [f"page-{number}" for number in range(14)]
 @pytest.fixture(autouse=True)
 def _small_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Segments of at most 6 pages, and dense rows already there: a large index, at a small size."""
-    monkeypatch.setattr(writer, "MAX_PAGES", 6)
+    monkeypatch.setattr(working, "MAX_PAGES", 6)
     monkeypatch.setattr(invert, "_DENSE_MIN_PAGES", 2)
     monkeypatch.setattr(invert, "_DENSE_FROM", 0.4)
     monkeypatch.setattr(invert, "_DENSE_SPARE_BYTES", 1000.0)
