@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from vsplade.encode.modernvbert.model import QueryTable, SpladeModel
 from vsplade.errors import InputError
 
-
 _BEFORE_ADAPTERS = ("layer_norm1", "layer_norm2", "attn_norm", "mlp_norm")
 """Norms in the layers of both towers whose output goes to adapted linear layers and nowhere else."""
 
