@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vsplade.index.invert import invert
 from vsplade.index.segment import _heaviest
-from vsplade.query import kernels
+from vsplade.query import sums
 from vsplade.types import SparseVector
 
 WEIGHTS = st.one_of(st.sampled_from([2.0**-59, 1e-6, 0.5, 1.0, 2.0]), st.floats(2.0**-59, 2.0**53, width=32))
@@ -32,9 +32,9 @@ def cases(draw: st.DrawFn, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_sums_fit_and_bound_the_score(short: bool, data: st.DataObject) -> None:
-    query, tops, page = data.draw(cases(kernels.SHORT_QUERY if short else 300))
+    query, tops, page = data.draw(cases(sums.SHORT_QUERY if short else 300))
     multipliers = np.zeros(tops.shape, dtype=np.uint32)
-    unit, over, under = kernels._scale_query.py_func(query, tops, multipliers, short)
+    unit, over, under = sums.scale_query.py_func(query, tops, multipliers, short)
     shift, room = (8, 2**16) if short else (0, 2**32)
     assert multipliers.max(initial=0) < (2**16 if short else 2**24)  # what the loops multiply with
     largest = [
