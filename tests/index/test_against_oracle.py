@@ -12,13 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from vsplade.index import Filter, Index, IndexWriter, invert, working
+from vsplade.index import Filter, Index, IndexWriter, TwoStage, invert, working
 from vsplade.types import SparseVector
 
 from .oracle import Oracle, identity
 
 VOCABULARY = 12
 LONG_VOCABULARY = 400
+STORED_TERMS = 3
+# Of some terms nothing is asked, and most weigh so differently that page weights alone choose others.
+QUERY_WEIGHTS = np.array([0, 0, 1e-3, 1e-3, 1, 1, 2, 30, 1e3, 1e3, 1e6, 1e9], dtype=np.float32)
 IDS = [f"page-{number}" for number in range(14)]
 
 
@@ -90,7 +93,9 @@ def weighted(rng: np.random.Generator, terms: NDArray[np.int64]) -> SparseVector
 def apply(folder: Path, changes: list[tuple]) -> Oracle:  # type: ignore[type-arg]
     """Make the changes to an index and to the oracle; returns the oracle at the last commit."""
     oracle, committed = Oracle(), Oracle()
-    target = IndexWriter(folder, identity(VOCABULARY), first_stage_terms=3)
+    target = IndexWriter(
+        folder, identity(VOCABULARY, query_weights=QUERY_WEIGHTS), first_stage_terms=STORED_TERMS
+    )
     for what, *rest in [*changes, ("commit",)]:
         if what == "add":
             target.add(rest[0], rest[1], rest[2])
@@ -124,6 +129,12 @@ def test_any_history_gives_the_oracles_answers(engine: str, changes: list, queri
         assert index.pages == len(oracle.pages)
         for query, k, given_filter in queries:
             agrees(index, oracle, query, k, given_filter)
+            for terms in (STORED_TERMS, 2):  # the first stage on disk, and one made in memory
+                hits = index.search(query, k, given_filter, TwoStage(terms, 1000))
+                wanted = oracle.proposed(query, terms, QUERY_WEIGHTS).search(
+                    query, k, Filter.of(given_filter)
+                )
+                assert [(hit.id, hit.score) for hit in hits] == wanted
         for id, (vector, metadata) in oracle.pages.items():
             assert index.metadata(id) == metadata
             assert index.vector(id).terms.tolist() == vector.terms.tolist()
@@ -197,8 +208,6 @@ def test_two_stage_scores_are_exact_and_all_terms_make_it_exact(engine: str, tmp
             target.add(f"p{number}", vector)
             oracle.add(f"p{number}", vector, {})
     index = Index.open(tmp_path / "i", engine=engine)
-    from vsplade.index import TwoStage
-
     query = SparseVector(np.array([1, 5, 9, 33], np.uint32), np.array([1, 2, 0.5, 1], np.float32))
     everything = dict(oracle.search(query, 200))
     for stage in (TwoStage(5, 20), TwoStage(3, 20)):  # stored on disk, and made in memory

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vsplade.index.first_stage import _largest
 from vsplade.index.invert import invert
-from vsplade.index.segment import _heaviest
 from vsplade.query import sums
 from vsplade.types import SparseVector
 
@@ -79,7 +79,7 @@ def test_a_level_is_at_most_one_step_too_high(pages: list[dict[int, float]]) -> 
 )
 def test_the_first_stage_keeps_what_top_keeps(pages: list[list[float]], keep: int) -> None:
     weights = np.array([weight for page in pages for weight in page], dtype=np.float32)
-    kept = _heaviest(np.array([len(page) for page in pages]), weights, keep)
+    kept = _largest(np.array([len(page) for page in pages]), weights, keep)
     wanted: list[bool] = []
     for page in pages:
         vector = SparseVector(np.arange(len(page), dtype=np.uint32), np.array(page, dtype=np.float32))

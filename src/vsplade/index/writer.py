@@ -7,11 +7,13 @@ from pathlib import Path
 from types import TracebackType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vsplade.errors import IndexFormatError, InputError, StorageError
 from vsplade.index import manifest as manifests
 from vsplade.index import merging, state
 from vsplade.index.columns import check_metadata
+from vsplade.index.first_stage import checked_query_weights, write_query_weights
 from vsplade.index.identity import EncoderIdentity, check_encoder
 from vsplade.index.invert import WEIGHTS
 from vsplade.index.manifest import JsonValue, Manifest
@@ -19,6 +21,8 @@ from vsplade.index.segment import StoredPage
 from vsplade.index.storage import WriterLock
 from vsplade.index.working import FileNames, WorkingSegments, fills_a_segment, size_on_disk
 from vsplade.types import Encoder, Metadata, SparseVector
+
+_KINDS = ("segment", "deleted", "state", "weights")
 
 
 class IndexWriter:
@@ -37,6 +41,7 @@ class IndexWriter:
     ) -> None:
         self.folder = Path(folder)
         identity = EncoderIdentity.of(encoder) if isinstance(encoder, Encoder) else encoder
+        query_weights = checked_query_weights(identity)
         if not manifests.exists(self.folder) and identity is None:
             raise IndexFormatError(
                 f"{self.folder}: there is no index here yet; name the encoder to begin one."
@@ -53,6 +58,8 @@ class IndexWriter:
             self._manifest = manifests.load(self.folder)
             check_encoder(self.folder, self._manifest, identity)
             self._names = FileNames(self.folder, self._manifest.next_file)
+            if query_weights is not None and self._manifest.query_weights is None:
+                self._keep(query_weights)
             self._restore()
             self._remove_strays()
         except BaseException:
@@ -70,6 +77,15 @@ class IndexWriter:
             identity.name, identity.fingerprint, identity.terms, first_stage_terms=first_stage_terms
         )
         manifests.store(self.folder, first)
+
+    def _keep(self, query_weights: NDArray[np.float32]) -> None:
+        """When an index begins, or when one of before vsplade kept them is opened with its encoder."""
+        path = self._names.new("weights", "f32")
+        crc32 = write_query_weights(path, query_weights)
+        self._manifest = self._manifest.with_changes(
+            next_file=self._names.number, query_weights=path.name, query_weights_crc32=crc32
+        )
+        manifests.store(self.folder, self._manifest)
 
     def _restore(self) -> None:
         """The working state is the last commit."""
@@ -202,7 +218,7 @@ class IndexWriter:
         """Files that no commit names: left by a killed writer, or replaced by the commit just made."""
         needed = self._manifest.files()
         for path in self.folder.iterdir():
-            ours = path.name.split("-")[0] in ("segment", "deleted", "state") or path.suffix == ".new"
+            ours = path.name.split("-")[0] in _KINDS or path.suffix == ".new"
             if ours and path.name not in needed:
                 try:
                     path.unlink(missing_ok=True)
