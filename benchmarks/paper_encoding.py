@@ -7,7 +7,7 @@
 The path is the one of ``vsplade index``: worker processes decode, the GPU cuts and normalises the tiles, the
 network runs in bfloat16, vectors come back one by one. Measured apart: the loader alone, the cutting alone,
 the network alone; and the rate that plain matrix products reach on the same card. FLOPs are counted with
-transformers' own vision tower, whose operations torch's counter knows.
+transformers' own layers, whose operations torch's counter knows.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,8 @@ def file_rate(encoder: Any, paths: list[Path], workers: int) -> dict[str, float]
 
 KINDS = {
     "cutting": ("resample_axis",),
-    "norms of the vision tower": ("norm_rows",),
+    "norms": ("norm_rows",),
+    "rotary places and gates": ("rotate_heads", "gate_rows"),
     "patches": ("patch_rows",),
     "maximum over positions": ("largest_positions", "reduce", "max_"),
     "attention": ("flash", "fmha", "attention", "sdpa", "mha"),
@@ -202,6 +204,15 @@ def product_milliseconds(device: Any, tiles: int) -> dict[str, float]:
     return {name: 1000 * seconds(work, device, 5) for name, work in works.items()}
 
 
+@contextmanager
+def without_towers(model: Any) -> Iterator[None]:
+    """transformers' own forward passes."""
+    kept = model.tower, model.text_tower
+    model.tower = model.text_tower = None
+    yield
+    model.tower, model.text_tower = kept
+
+
 class Benchmark:
     def __init__(self, given: argparse.Namespace) -> None:
         import torch
@@ -259,9 +270,8 @@ class Benchmark:
         found = [
             one._pool([one._prepare(p.image) for p in pages]).weights.float() for one in (encoder, exact)
         ]
-        encoder._model.tower, kept = None, encoder._model.tower
-        found.append(encoder._pool([encoder._prepare(p.image) for p in pages]).weights.float())
-        encoder._model.tower = kept
+        with without_towers(encoder._model):
+            found.append(encoder._pool([encoder._prepare(p.image) for p in pages]).weights.float())
         ours, wanted, theirs = found
         return {
             "largest_weight": float(wanted.max()),
@@ -285,10 +295,8 @@ class Benchmark:
         from torch.utils.flop_counter import FlopCounterMode
 
         page = self.prepared(encoder, 1)
-        encoder._model.tower, kept = None, encoder._model.tower
-        with FlopCounterMode(display=False) as counter:
+        with without_towers(encoder._model), FlopCounterMode(display=False) as counter:
             encoder._pool(page)
-        encoder._model.tower = kept
         return float(counter.get_total_flops())
 
     def variant(self, name: str, encoder: Any) -> None:

@@ -51,7 +51,7 @@ print("same")
 
 TOWER = """
 import torch
-from vsplade.encode.modernvbert import kernels, tower
+from vsplade.encode.modernvbert import kernels, text_tower, tower
 
 torch.manual_seed(0)
 for rows, width in ((7, 48), (3, 64)):
@@ -65,6 +65,16 @@ pixels = (tiles / 255 - 0.4) / 0.3
 weight = torch.randn(10, 3, 8, 8)
 wanted = torch.nn.functional.conv2d(pixels, weight, stride=8).flatten(2).transpose(1, 2).reshape(-1, 10)
 assert torch.allclose(made @ weight.flatten(1).T, wanted, atol=1e-3)
+
+qkv = torch.randn(2 * 5, 3 * 3 * 8)   # two pages of five positions, three heads
+cosine, sine = torch.randn(1, 5, 8), torch.randn(1, 5, 8)
+turned, plain = qkv.clone(), qkv.clone()
+text_tower.launch_rotate(kernels.rotate_heads, turned, cosine, sine, 3)
+text_tower.rotate(plain, cosine, sine, 3)
+assert torch.allclose(turned, plain, atol=1e-5) and not torch.allclose(turned, qkv)
+assert torch.equal(turned[:, 48:], qkv[:, 48:])
+both = torch.randn(7, 2 * 12)
+assert torch.allclose(text_tower.launch_gate(kernels.gate_rows, both), text_tower.gate(both), atol=1e-5)
 print("same")
 """
 

@@ -233,7 +233,7 @@ def test_sentence_transformers_itself_agrees(released: Path, tmp_path: Path) -> 
     assert torch.allclose(seen[0, : tiny.TERMS], ours, atol=1e-5)
 
 
-def test_the_encoding_tower_and_compiled_layers_change_nothing(
+def test_the_encoding_towers_and_compiled_layers_change_nothing(
     released: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The compiler is left out here (it takes a minute on a CPU): what is tested is all that surrounds it."""
@@ -245,11 +245,14 @@ def test_the_encoding_tower_and_compiled_layers_change_nothing(
     with torch.inference_mode():
         plain = model(ids, mask, (tiles / 255 - 0.5) / 0.5)
         places = (ids == tiny.IMAGE_TOKEN).flatten().nonzero().squeeze(1)
-        with unittest.mock.patch.object(torch.nn.Module, "compile"):
-            model.compile_layers()
         monkeypatch.setattr(tower, "TILES_ON_CPU", 3)
         assert model.for_encoding(0.5, 0.5)
-        chunked = model(ids, None, tiles, places)
-    torch.testing.assert_close(chunked.logits, plain.logits, atol=1e-5, rtol=1e-4)
+        assert model.text_tower is not None
+        chunked = [model(ids, None, tiles, places)]
+        with unittest.mock.patch.object(torch.nn.Module, "compile"):
+            model.compile_layers()
+        chunked.append(model(ids, None, tiles, places))
+    for ours in chunked:
+        torch.testing.assert_close(ours.logits, plain.logits, atol=1e-5, rtol=1e-4)
     with pytest.raises(InputError, match="image tokens, but the prompts hold"):
         model(ids, None, tiles[:1], places)

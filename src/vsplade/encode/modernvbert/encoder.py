@@ -61,7 +61,7 @@ class ModernVBertOptions:
     top: int = 0
     """Keep a page's heaviest terms only; 0 keeps all."""
     compile: bool = False
-    """Fuse the text layers' kernels: some ten seconds before the first page, then more pages a second."""
+    """Have torch compile the text layers, instead of our kernels: some ten seconds before the first page."""
 
     def __post_init__(self) -> None:
         if self.precision and self.precision not in _PRECISIONS:

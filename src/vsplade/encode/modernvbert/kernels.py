@@ -104,3 +104,37 @@ def patch_rows(
     value = tl.load(tiles + source, mask=inside, other=0).to(tl.float32)
     value = (value / 255.0 - mean) / deviation
     tl.store(out + at, value.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def rotate_heads(
+    qkv, cosine, sine, length, width,
+    heads: tl.constexpr, half: tl.constexpr, H: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    """Rotary places, in place: of each row (queries, keys, values) the queries and keys are turned."""
+    row = tl.program_id(0)
+    head = tl.arange(0, H)[:, None]
+    column = tl.arange(0, D)[None, :]
+    inside = (head < heads) & (column < half)
+    first = qkv + row.to(tl.int64) * 3 * width + head * 2 * half + column
+    turn = (row % length) * 2 * half + column
+    a = tl.load(first, mask=inside, other=0.0).to(tl.float32)
+    b = tl.load(first + half, mask=inside, other=0.0).to(tl.float32)
+    cosine_a = tl.load(cosine + turn, mask=column < half, other=0.0).to(tl.float32)
+    cosine_b = tl.load(cosine + turn + half, mask=column < half, other=0.0).to(tl.float32)
+    sine_a = tl.load(sine + turn, mask=column < half, other=0.0).to(tl.float32)
+    sine_b = tl.load(sine + turn + half, mask=column < half, other=0.0).to(tl.float32)
+    tl.store(first, (a * cosine_a - b * sine_a).to(qkv.dtype.element_ty), mask=inside)
+    tl.store(first + half, (b * cosine_b + a * sine_b).to(qkv.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def gate_rows(both, out, total, inner: tl.constexpr, B: tl.constexpr):
+    """(rows, 2 * inner): GELU of the first half times the second."""
+    at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    inside = at < total
+    source = both + (at // inner) * 2 * inner + at % inner
+    value = tl.load(source, mask=inside, other=0.0).to(tl.float32)
+    gate = tl.load(source + inner, mask=inside, other=0.0).to(tl.float32)
+    value = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476))
+    tl.store(out + at, (value * gate).to(out.dtype.element_ty), mask=inside)

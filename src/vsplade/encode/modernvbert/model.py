@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vsplade.encode.modernvbert.pooling import max_logits, sparse_weights
+from vsplade.encode.modernvbert.text_tower import TextTower
 from vsplade.encode.modernvbert.tower import Tower
 from vsplade.errors import InputError
 
@@ -124,6 +125,7 @@ class SpladeModel(nn.Module):
         self.register_buffer("allowed", allowed, persistent=False)
         self.tower: Tower | None = None
         """The vision tower's forward pass for encoding; it takes tiles of bytes. See ``for_encoding``."""
+        self.text_tower: TextTower | None = None
 
     def hidden_states(
         self, ids: Tensor, mask: Tensor | None, tiles: Tensor | None = None, places: Tensor | None = None
@@ -144,6 +146,8 @@ class SpladeModel(nn.Module):
                 )
             flat = inputs.flatten(0, 1).index_copy(0, places, seen.to(inputs.dtype))
             inputs = flat.view_as(inputs)
+        if self.text_tower is not None:
+            return self.text_tower(inputs, mask)
         hidden: Tensor = self.body.text_model(inputs_embeds=inputs, attention_mask=mask).last_hidden_state
         return hidden
 
@@ -156,16 +160,21 @@ class SpladeModel(nn.Module):
         return self.body.connector(seen).flatten(0, 1)
 
     def for_encoding(self, mean: float, deviation: float) -> bool:
-        """Take the faster forward pass of the vision tower from now on, where it knows the tower's kind:
-        ``tiles`` are bytes then, to be normalised with this mean and deviation. The weights must not change
+        """Take the faster forward passes from now on, where they know the layers' kind. Where this says so,
+        ``tiles`` are bytes, to be normalised with this mean and deviation. The weights must not change
         any more, nor move.
         """
+        if TextTower.fits(self.body.text_model):
+            self.text_tower = TextTower(self.body.text_model)
         if Tower.fits(self.body.vision_model):
             self.tower = Tower(self.body.vision_model, mean, deviation)
         return self.tower is not None
 
     def compile_layers(self) -> None:
-        """Fused kernels for the text layers. The first pages take some seconds longer."""
+        """Have torch fuse the text layers' kernels, instead of ours. The first pages take some ten seconds
+        longer.
+        """
+        self.text_tower = None
         for layer in self.body.text_model.layers:
             layer.compile()
 

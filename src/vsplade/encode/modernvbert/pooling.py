@@ -43,10 +43,11 @@ class _MaxLogits(torch.autograd.Function):
         flat = features.reshape(pages * length, -1)
         chunks = [(start, min(start + terms, vocabulary)) for start in range(0, vocabulary, terms)]
         take = _by_kernel if kernel else _by_torch(mask, pages, length)
+        seen = None if mask is None else mask.to(torch.uint8).contiguous()
         for start, stop in chunks:
             # The bias is the same at all positions: it is added to the winner alone.
             logits = torch.mm(flat, weight[start:stop].t()).view(pages, length, stop - start)
-            take(logits, mask, best[:, start:stop], where[:, start:stop])
+            take(logits, seen, best[:, start:stop], where[:, start:stop])
             del logits  # the next ones take its place
         ctx.save_for_backward(features, weight, where)
         ctx.mark_non_differentiable(where)
@@ -96,14 +97,13 @@ def _by_torch(mask: Tensor | None, pages: int, length: int) -> Take:
 
 
 def _by_kernel(logits: Tensor, mask: Tensor | None, best: Tensor, where: Tensor) -> None:
-    """One pass over the logits; torch's own maximum with places takes several times their memory."""
+    """One pass over the logits, ``mask`` in bytes; torch's own maximum takes several times their memory."""
     from vsplade.encode.modernvbert.kernels import largest_positions
 
     pages, length, terms = logits.shape
-    seen = None if mask is None else mask.to(torch.uint8).contiguous()
     largest_positions[(pages, -(-terms // _TERMS))](
-        logits, logits if seen is None else seen, best, where, length, terms, best.stride(0),
-        MASKED=seen is not None, P=_POSITIONS, T=_TERMS,
+        logits, logits if mask is None else mask, best, where, length, terms, best.stride(0),
+        MASKED=mask is not None, P=_POSITIONS, T=_TERMS,
     )  # fmt: skip
 
 

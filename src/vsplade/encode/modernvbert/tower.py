@@ -90,7 +90,7 @@ class Tower:
         positions, width = self.places.shape
         x = self.places.repeat(len(tiles), 1)
         x.addmm_(self._patches(tiles), self.first)
-        with attention_order(tiles.is_cuda):
+        with attention_order(tiles.is_cuda and len(tiles) == TILES):
             for layer in self.layers:
                 weight, bias = layer.qkv
                 qkv = functional.linear(layer.before(x), weight, bias)
@@ -133,8 +133,9 @@ def launch_patches(
     return out
 
 
-def attention_order(on_gpu: bool) -> AbstractContextManager[Any]:
-    if not on_gpu:
+def attention_order(known: bool) -> AbstractContextManager[Any]:
+    """cuDNN plans anew for every number of tiles, and that takes time: it gets whole parts only."""
+    if not known:
         return nullcontext()
     try:
         return sdpa_kernel(list(KERNELS), set_priority=True)
