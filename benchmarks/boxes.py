@@ -160,15 +160,15 @@ def main() -> None:
     parser.add_argument("--top", type=int, default=20, help="the heaviest terms, counted apart")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    encoders = [load_encoder(name) for name in options.encoder or ["reader"]]
     report: dict[str, Any] = {}
-    for encoder in encoders:
+    for name in options.encoder or ["reader"]:
+        encoder = load_encoder(name)
         if not isinstance(encoder, PlacingEncoder):
-            parser.error(f"the encoder {encoder.name!r} does not tell places")
+            parser.error(f"the encoder {name!r} does not tell places")
         pages = choose(options.files, encoder.longest_edge, options.words, options.pages)
         if not pages:
             parser.error("no page has a text layer with so many words")
-        report[encoder.name] = {"pages": len(pages), **measure(encoder, pages, options.top)}
+        report[name] = {"pages": len(pages), **measure(encoder, pages, options.top)}
     if options.json:
         print(json.dumps(report))
         return

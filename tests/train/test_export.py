@@ -17,6 +17,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 from vsplade.encode.network import NetworkConfig, Reader
 from vsplade.encode.reader import fold
+from vsplade.encode.reader_torch import load_network
 from vsplade.errors import InputError
 from vsplade.train import checkpoint
 from vsplade.train.export import export, export_head, fold_norms
@@ -119,6 +120,18 @@ def test_head_tells_the_size_of_type(reader: Reader, exported: Path) -> None:
     )
     assert np.allclose(exact, expected, rtol=1e-4)
     assert np.allclose(rounded, expected, rtol=0.1)
+
+
+def test_the_size_comes_to_torch_as_it_was(reader: Reader, exported: Path) -> None:
+    config = {"network": reader.config.to_json()}
+    loaded = load_network(exported, config)
+    torch.manual_seed(2)
+    features = torch.rand(40, 24 + 32) * 3
+    (_, _, em) = run(exported / "head.onnx", features=features.numpy())
+    with torch.no_grad():
+        through_torch = torch.exp2(loaded.size(loaded.head.look(features)))[:, 0].numpy()
+    assert np.allclose(through_torch, em, rtol=0.1)
+    assert np.corrcoef(through_torch, em)[0, 1] > 0.98
 
 
 def test_a_size_that_was_never_learned_is_not_exported(reader: Reader, tmp_path: Path) -> None:

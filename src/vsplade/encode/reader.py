@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.encode.boxes import around_letters
+from vsplade.encode.boxes import box_on_ink, guessed_box
 from vsplade.encode.ink import BLOCK, rectangles
 from vsplade.encode.tokenizer import CONTINUATION, Tokenizer
 from vsplade.encode.weighting import PageWeighting
@@ -202,20 +202,17 @@ class ReaderEncoder:
         strongest = np.zeros(len(self._tokenizer), np.int64)
         order = np.argsort(value, axis=None, kind="stable")
         strongest[cells.term.ravel()[order]] = order // cells.term.shape[1]  # the last write, the best, stays
-        return vector, [self._box(cells, int(strongest[term]), int(term)) for term in vector.terms]
+        grey = self._copy(page.image, 1)
+        return vector, [self._box(cells, int(strongest[term]), int(term), grey) for term in vector.terms]
 
-    def _box(self, cells: Cells, row: int, term: int) -> Box:
+    def _box(self, cells: Cells, row: int, term: int, grey: NDArray[np.uint8]) -> Box:
         letters = self._tokenizer.token(term).removeprefix(CONTINUATION)
-        reach = around_letters(letters, float(cells.em[row]))
-        x, y = cells.middle[row].tolist()
-        across, down = cells.pixel[row].tolist()
-        sides = (
-            x - reach.left * across,
-            y - reach.top * down,
-            x + reach.right * across,
-            y + reach.bottom * down,
+        middle, pixel, em = cells.middle[row], cells.pixel[row], float(cells.em[row])
+        return (
+            guessed_box(letters, middle, pixel)
+            if np.isnan(em)
+            else box_on_ink(grey, letters, middle, pixel, em)
         )
-        return Box(*(min(1.0, max(0.0, side)) for side in sides))
 
     def read(self, image: Image.Image) -> Cells:
         """Every word cell of a page, over all the sizes it is read at."""
