@@ -170,6 +170,7 @@ class ModernVBertEncoder:
         return picture
 
     def _cut(self, prepared: Prepared) -> Cut:
+        """Tiles on the device; where it is a GPU, they belong to the stream beside the network's."""
         import torch
 
         from vsplade.encode.modernvbert import resample
@@ -179,10 +180,11 @@ class ModernVBertEncoder:
             if isinstance(tiles, np.ndarray):
                 tiles = torch.from_numpy(tiles).to(self._device)
             return tiles, grid
-        picture = prepared.to(self._device, non_blocking=True)
-        planes = picture[None] if picture.dim() == 2 else picture.permute(2, 0, 1).contiguous()
-        tiles, grid = resample.cut(planes, self._processor.settings)
-        return tiles.expand(-1, 3, -1, -1), grid
+        with self._beside():
+            picture = prepared.to(self._device, non_blocking=True)
+            planes = picture[None] if picture.dim() == 2 else picture.permute(2, 0, 1).contiguous()
+            tiles, grid = resample.cut(planes, self._processor.settings)
+            return tiles.expand(-1, 3, -1, -1), grid
 
     def _pool(self, prepared: list[Prepared]) -> Pooled:
         """Starts a batch; on a GPU it may still run when this returns."""
