@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,12 +53,14 @@ class Oracle:
                 found.append((id, float(np.float32(score))))
         return sorted(found, key=lambda hit: -hit[1])[:k]  # sorted() is stable: ties stay in page order
 
-    def proposed(self, query: SparseVector, keep: int, query_weights: NDArray[np.float32]) -> Oracle:
+    def proposed(
+        self, query: SparseVector, keep: Mapping[str, int], query_weights: NDArray[np.float32]
+    ) -> Oracle:
         """Only the pages that share a term with the query among the ``keep`` of theirs that count most."""
-        matters = np.power(query_weights, np.float32(0.2))
+        matters = np.power(query_weights, np.float32(0.1))
         kept = Oracle()
         for id, (vector, metadata) in self.pages.items():
             counted = SparseVector(vector.terms, vector.weights * matters[vector.terms])
-            if set(counted.top(keep).terms.tolist()) & set(query.terms.tolist()):
+            if set(counted.top(keep[id]).terms.tolist()) & set(query.terms.tolist()):
                 kept.pages[id] = (vector, metadata)
         return kept

@@ -99,9 +99,11 @@ def test_vectors_and_levels(written: tuple[Path, list[SparseVector]]) -> None:
             pages = found["first.offsets"][where : where + count]
         for page in pages.tolist():
             kept[page].add(term)
-    matters = np.power(np.arange(TERMS, dtype=np.float32), np.float32(0.2))
+    matters = np.power(np.arange(TERMS, dtype=np.float32), np.float32(0.1))
+    mean = np.mean([len(vector) ** 0.5 for vector in vectors])
     for vector, terms in zip(vectors, kept, strict=True):
-        best = np.lexsort((vector.terms, -vector.weights * matters[vector.terms]))[:4]
+        places = max(1, round(4 * len(vector) ** 0.5 / mean))
+        best = np.lexsort((vector.terms, -vector.weights * matters[vector.terms]))[:places]
         assert terms == set(vector.terms[best].tolist())
 
 

@@ -2,7 +2,8 @@
 
 Page weights alone choose badly where they are nearly flat and the query weights say what matters: common
 words then take the places. So an index keeps its encoder's table of query weights, if there is one, and a
-term's page weight counts times ``query weight ** DAMPING``.
+term's page weight counts times ``query weight ** DAMPING``. The places are shared out by the square root of
+the pages' numbers of terms: dense pages need more of them. What that finds is in docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from vsplade.index.invert import WEIGHTS, Inverted, invert
 from vsplade.index.manifest import Manifest
 from vsplade.index.storage import damaged, write_durably
 
-DAMPING = 0.2
-"""Measured on slides and scans (docs/benchmarks.md): 0 keeps words that no query asks for, 1 keeps the rarest
-pieces and misreadings, which hardly any query asks for either, and finds no more than 0 does."""
+DAMPING = 0.1
+"""0 keeps words that no query asks for; 1 keeps the rarest pieces and misreadings, which hardly any query
+asks for either, and finds less on scans than 0 does."""
 
 
 def first_stage(
@@ -30,17 +31,25 @@ def first_stage(
     terms: Array,
     weights: NDArray[np.float32],
     vocabulary: int,
-    keep: int,
+    average: int,
     query_weights: NDArray[np.float32] | None,
 ) -> Inverted:
-    """Invert only the ``keep`` terms of each page that count most (ties go to the smaller term)."""
+    """Invert only the terms of each page that count most (ties go to the smaller term)."""
     lengths = np.diff(starts).astype(np.int64)
-    kept = _largest(lengths, values(terms, weights, query_weights), keep)
-    kept_starts = np.concatenate(([0], np.cumsum(np.minimum(lengths, keep)))).astype(np.uint64)
+    keep = _places(lengths, average)
+    kept = _largest(lengths, _values(terms, weights, query_weights), keep)
+    kept_starts = np.concatenate(([0], np.cumsum(keep))).astype(np.uint64)
     return invert(kept_starts, terms[kept], weights[kept], vocabulary)
 
 
-def values(
+def _places(lengths: NDArray[np.int64], average: int) -> NDArray[np.int64]:
+    """How many terms each page keeps: at least one, at most all."""
+    roots = np.sqrt(lengths)
+    shares = np.rint(average * roots / max(float(roots.mean()), 1e-9)).astype(np.int64)
+    return np.minimum(np.maximum(shares, 1), lengths)
+
+
+def _values(
     terms: Array, weights: NDArray[np.float32], query_weights: NDArray[np.float32] | None
 ) -> NDArray[np.float32]:
     """What each posting counts: its page weight, and a little more the more its term weighs in queries."""
@@ -50,7 +59,9 @@ def values(
     return counted
 
 
-def _largest(lengths: NDArray[np.int64], values: NDArray[np.float32], keep: int) -> NDArray[np.bool_]:
+def _largest(
+    lengths: NDArray[np.int64], values: NDArray[np.float32], keep: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Which postings are among the ``keep`` largest of their page; of equal ones at the limit, the first.
 
     One plain sort of (page, value) gives each page's limit: floats from 0 on sort as their bits do.
@@ -60,7 +71,7 @@ def _largest(lengths: NDArray[np.int64], values: NDArray[np.float32], keep: int)
     keys = np.sort(pages << np.uint64(32) | values.view(np.uint32))
     long_enough = lengths > keep
     limits = np.zeros(len(lengths), dtype=np.uint64)
-    limits[long_enough] = keys[ends[long_enough] - keep] & np.uint64(0xFFFFFFFF)
+    limits[long_enough] = keys[(ends - keep)[long_enough]] & np.uint64(0xFFFFFFFF)
     limit = np.repeat(limits.astype(np.uint32).view(np.float32), lengths)
     above, level = values > limit, values == limit
     counted = np.concatenate(([0], np.cumsum(level)))

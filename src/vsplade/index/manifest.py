@@ -49,7 +49,7 @@ class Manifest:
     next_file: int = 1
     """Number for the next file; only ever grows, so that no file name is used twice."""
     first_stage_terms: int = 0
-    """Terms a page in the stored first stage of two-stage search; 0: not stored."""
+    """Terms a page, on average, in the stored first stage of two-stage search; 0: not stored."""
     query_weights: str | None = None
     """File with the encoder's table of them; None where it has none, and in indexes of before."""
     query_weights_crc32: int = 0
