@@ -7,11 +7,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("triton", reason="the kernels need triton")
+pytest.importorskip("transformers")
+pytest.importorskip("tokenizers")
 
 POOLING = """
 import torch
@@ -79,11 +82,38 @@ print("same")
 """
 
 
-@pytest.mark.parametrize("script", [POOLING, TOWER], ids=["pooling", "tower"])
-def test_kernels_give_what_torch_gives(script: str) -> None:
+WHOLE = """
+import sys
+from pathlib import Path
+import torch
+from tests.encode.modernvbert import tiny
+from vsplade.encode.modernvbert import checkpoint, pooling, text_tower, tower
+
+model = checkpoint.load(tiny.write_folder(Path(sys.argv[1]), tiny.released_tensors())).model
+ids = torch.randint(0, 500, (2, 50), generator=torch.Generator().manual_seed(0))
+ids[:, 5:37] = tiny.IMAGE_TOKEN
+mask = torch.ones_like(ids)
+mask[1, 44:] = 0
+shape = (2 * 32 // tiny.TOKENS_A_TILE, 3, tiny.TILE, tiny.TILE)
+tiles = torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+with torch.inference_mode():
+    wanted = model(ids, mask, (tiles / 255 - 0.5) / 0.5)
+    assert model.for_encoding(0.5, 0.5)
+    for module in (pooling, text_tower, tower):
+        module.kernels_run_on = lambda tensor: True
+    ours = model(ids, mask, tiles)
+assert torch.allclose(ours.logits, wanted.logits, atol=1e-4), (ours.logits - wanted.logits).abs().max()
+assert (ours.positions == wanted.positions).float().mean() > 0.99
+print("same")
+"""
+
+
+@pytest.mark.parametrize("script", [POOLING, TOWER, WHOLE], ids=["pooling", "towers", "whole"])
+def test_kernels_give_what_torch_gives(script: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", script],
+        [sys.executable, "-c", script, str(tmp_path)],
         env={**os.environ, "TRITON_INTERPRET": "1"},
+        cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
         timeout=300,

@@ -5,7 +5,6 @@ Queries need the table and the tokenizer only; torch and the network are loaded 
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections import deque
@@ -151,8 +150,9 @@ class ModernVBertEncoder:
         ids = np.array(self._processor.prompt_ids(cut[1]))
         order = np.cumsum(ids == self._image_token) - 1
         positions = pooled.positions[0].cpu().numpy()[vector.terms.astype(np.int64)]
+        settings = self._processor.settings
         boxes = [
-            self._box(int(order[place]), cut[1]) if ids[place] == self._image_token else _WHOLE_PAGE
+            settings.cell(int(order[place]), cut[1]) if ids[place] == self._image_token else _WHOLE_PAGE
             for place in positions
         ]
         return vector, boxes
@@ -258,17 +258,6 @@ class ModernVBertEncoder:
         terms = np.flatnonzero(weights > 0)
         vector = SparseVector(terms.astype(np.uint32), weights[terms])
         return vector.top(self.options.top) if self.options.top else vector
-
-    def _box(self, order: int, grid: Grid) -> Box:
-        tile, cell = divmod(order, self._processor.settings.tokens_a_tile)
-        side = math.isqrt(self._processor.settings.tokens_a_tile)
-        row, column = divmod(cell, side)
-        if tile >= grid.rows * grid.columns:  # the view of the whole page
-            return Box(column / side, row / side, (column + 1) / side, (row + 1) / side)
-        top, left = divmod(tile, grid.columns)
-        across, down = grid.columns * side, grid.rows * side
-        row, column = top * side + row, left * side + column
-        return Box(column / across, row / down, (column + 1) / across, (row + 1) / down)
 
     # -- the network, loaded with the first page --------------------------------------------------------
 
