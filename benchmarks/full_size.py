@@ -57,30 +57,51 @@ def write_tokenizer(folder: Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
-def write_model(folder: Path, small: bool = False) -> Path:
-    """Nothing is done where the folder is complete already."""
+def random_tensors(plain: dict[str, Any]) -> dict[str, Any]:
+    """Every tensor of the model by its name, drawn in bfloat16 from one pool of numbers."""
     import torch
 
     from vsplade.encode.modernvbert import checkpoint
     from vsplade.encode.modernvbert.model import SpladeModel
+
+    with torch.device("meta"):
+        model = SpladeModel(checkpoint.native_config(plain, TERMS, with_vision_head=False), TERMS)
+    generator = torch.Generator().manual_seed(0)
+    numbers = torch.randn(1 << 22, generator=generator)
+    tensors = {}
+    for name, empty in model.state_dict().items():
+        size = empty.numel()
+        if empty.dim() == 1:
+            made = torch.ones(size) if "norm" in name and name.endswith("weight") else torch.zeros(size)
+        else:
+            start = int(torch.randint(len(numbers), (1,), generator=generator))
+            made = numbers.roll(start).repeat(-(-size // len(numbers)))[:size] * empty[0].numel() ** -0.5
+        tensors[name] = made.to(torch.bfloat16).view(empty.shape)
+    # One term in a hundred can score, as many as a trained model's pages have.
+    tensors["head.decoder.bias"].fill_(-1000.0)[::100] = 0.0
+    tensors["query.projection.bias"].fill_(0.54)
+    return tensors
+
+
+def write_model(folder: Path, small: bool = False) -> Path:
+    """Nothing is done where the folder is complete already."""
+    from safetensors.torch import save_file
+
+    from vsplade.encode.modernvbert import layouts
 
     if (folder / "config.json").is_file():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     plain = configuration(small)
     edge = plain["vision_config"]["image_size"]
-    torch.manual_seed(0)
-    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
-        model = SpladeModel(checkpoint.native_config(plain, TERMS, with_vision_head=False), TERMS)
-    with torch.no_grad():  # one term in a hundred can score, as many as a trained model's pages have
-        model.head.decoder.bias.fill_(-1000.0)
-        model.head.decoder.bias[::100] = 0.0
+    file = layouts.to_release(random_tensors(plain), {}, TERMS)
+    save_file({n: t.contiguous().clone() for n, t in file.items()}, folder / "model.safetensors")
     write_tokenizer(folder)
     pictures = {"max_image_size": {"longest_edge": edge}, "size": {"longest_edge": 4 * edge}, "resample": 1}
     (folder / "preprocessor_config.json").write_text(json.dumps(pictures))
     tokens = (edge // 16 // plain["pixel_shuffle_factor"]) ** 2
     (folder / "processor_config.json").write_text(json.dumps({"image_seq_len": tokens}))
-    checkpoint.save(checkpoint.Checkpoint(model.to(torch.bfloat16), plain, {}), folder)
+    (folder / "config.json").write_text(json.dumps(plain))
     return folder
 
 

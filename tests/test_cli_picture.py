@@ -66,6 +66,8 @@ def test_boxes_are_drawn_where_the_terms_are(
     height, width = red.shape[:2]
     bottom, right = coloured.max(axis=0)
     left = coloured[:, 1].min()
+    inside = red[int(INK.top * height) + 2 : int(INK.bottom * height) - 2, int(INK.left * width) + 1]
+    assert (inside < 80).all()  # the line is around the ink, not on it
     assert left / width == pytest.approx(INK.left, abs=0.01)
     assert right / width == pytest.approx(INK.right, abs=0.01)
     assert bottom / height == pytest.approx(INK.bottom, abs=0.01)

@@ -14,6 +14,8 @@ from PIL import Image
 from test_reader import WORDS, page, sheet
 
 from vsplade.encode import load_encoder
+from vsplade.encode.onnx_weights import initializers
+from vsplade.encode.reader import MODEL
 from vsplade.errors import InputError
 from vsplade.types import Page, SparseVector
 
@@ -111,6 +113,20 @@ def test_places_are_those_of_the_words() -> None:
     box = boxes[vector.terms.tolist().index(term)]
     assert box.left > 0.3
     assert 0.75 < (box.top + box.bottom) / 2 < 0.95
+
+
+def test_the_size_of_type_is_told_if_the_model_has_it() -> None:
+    from vsplade.encode.reader_torch import TorchReaderEncoder
+
+    encoder = load_encoder("reader:device=cpu:0")
+    assert isinstance(encoder, TorchReaderEncoder)
+    knows = "size.bias" in initializers(MODEL / "head.onnx")
+    cells = encoder.read(sheet(WORDS))
+    assert len(cells.em) == len(cells.term) > 10
+    assert np.isfinite(cells.em).all() == knows
+    torch.nn.init.zeros_(encoder.network.size.weight)
+    torch.nn.init.constant_(encoder.network.size.bias, 4.0)
+    assert (encoder.read(sheet(WORDS)).em == 16).all()
 
 
 def test_best_terms_are_an_exact_top_k() -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vsplade.index import EncoderIdentity, Filter
 from vsplade.types import Json, SparseVector
 
 
-def identity(terms: int, fingerprint: str = "f1") -> EncoderIdentity:
-    return EncoderIdentity("test", fingerprint, terms)
+def identity(
+    terms: int, fingerprint: str = "f1", query_weights: NDArray[np.float32] | None = None
+) -> EncoderIdentity:
+    return EncoderIdentity("test", fingerprint, terms, query_weights)
 
 
 def random_vector(rng: np.random.Generator, vocabulary: int, most: int, least: int = 0) -> SparseVector:
@@ -48,3 +52,15 @@ class Oracle:
             if score > 0:
                 found.append((id, float(np.float32(score))))
         return sorted(found, key=lambda hit: -hit[1])[:k]  # sorted() is stable: ties stay in page order
+
+    def proposed(
+        self, query: SparseVector, keep: Mapping[str, int], query_weights: NDArray[np.float32]
+    ) -> Oracle:
+        """Only the pages that share a term with the query among the ``keep`` of theirs that count most."""
+        matters = np.power(query_weights, np.float32(0.1))
+        kept = Oracle()
+        for id, (vector, metadata) in self.pages.items():
+            counted = SparseVector(vector.terms, vector.weights * matters[vector.terms])
+            if set(counted.top(keep[id]).terms.tolist()) & set(query.terms.tolist()):
+                kept.pages[id] = (vector, metadata)
+        return kept

@@ -12,20 +12,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from vsplade.index import Filter, Index, IndexWriter, invert, writer
+from vsplade.index import Filter, Index, IndexWriter, TwoStage, invert, working
 from vsplade.types import SparseVector
 
 from .oracle import Oracle, identity
 
 VOCABULARY = 12
 LONG_VOCABULARY = 400
+STORED_TERMS = 3
+# Of some terms nothing is asked, and most weigh so differently that page weights alone choose others.
+QUERY_WEIGHTS = np.array([0, 0, 1e-3, 1e-3, 1, 1, 2, 30, 1e3, 1e3, 1e6, 1e9], dtype=np.float32)
 IDS = [f"page-{number}" for number in range(14)]
 
 
 @pytest.fixture(autouse=True)
 def _small_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Segments of at most 6 pages, and dense rows already there: a large index, at a small size."""
-    monkeypatch.setattr(writer, "MAX_PAGES", 6)
+    monkeypatch.setattr(working, "MAX_PAGES", 6)
     monkeypatch.setattr(invert, "_DENSE_MIN_PAGES", 2)
     monkeypatch.setattr(invert, "_DENSE_FROM", 0.4)
     monkeypatch.setattr(invert, "_DENSE_SPARE_BYTES", 1000.0)
@@ -82,6 +85,17 @@ def agrees(index: Index, oracle: Oracle, query: SparseVector, k: int, given: obj
     assert [(hit.id, hit.score) for hit in index.search(query, k, given)] == wanted  # type: ignore[arg-type]
 
 
+def places(index: Index, average: int) -> dict[str, int]:
+    """How many terms of each page the first stage keeps."""
+    found: dict[str, int] = {}
+    for segment in (live.segment for live in index._view.snapshot.segments):
+        roots = [len(segment.vector(page)) ** 0.5 for page in range(segment.pages)]
+        mean = sum(roots) / len(roots)
+        for page, root in enumerate(roots):
+            found[segment.id(page)] = max(1, round(average * root / mean)) if root else 0
+    return found
+
+
 def weighted(rng: np.random.Generator, terms: NDArray[np.int64]) -> SparseVector:
     distinct = np.unique(terms).astype(np.uint32)
     return SparseVector(distinct, rng.random(len(distinct)).astype(np.float32) + np.float32(0.01))
@@ -90,7 +104,9 @@ def weighted(rng: np.random.Generator, terms: NDArray[np.int64]) -> SparseVector
 def apply(folder: Path, changes: list[tuple]) -> Oracle:  # type: ignore[type-arg]
     """Make the changes to an index and to the oracle; returns the oracle at the last commit."""
     oracle, committed = Oracle(), Oracle()
-    target = IndexWriter(folder, identity(VOCABULARY), first_stage_terms=3)
+    target = IndexWriter(
+        folder, identity(VOCABULARY, query_weights=QUERY_WEIGHTS), first_stage_terms=STORED_TERMS
+    )
     for what, *rest in [*changes, ("commit",)]:
         if what == "add":
             target.add(rest[0], rest[1], rest[2])
@@ -124,6 +140,11 @@ def test_any_history_gives_the_oracles_answers(engine: str, changes: list, queri
         assert index.pages == len(oracle.pages)
         for query, k, given_filter in queries:
             agrees(index, oracle, query, k, given_filter)
+            for terms in (STORED_TERMS, 2):  # the first stage on disk, and one made in memory
+                hits = index.search(query, k, given_filter, TwoStage(terms, 1000))
+                proposed = oracle.proposed(query, places(index, terms), QUERY_WEIGHTS)
+                wanted = proposed.search(query, k, Filter.of(given_filter))
+                assert [(hit.id, hit.score) for hit in hits] == wanted
         for id, (vector, metadata) in oracle.pages.items():
             assert index.metadata(id) == metadata
             assert index.vector(id).terms.tolist() == vector.terms.tolist()
@@ -197,8 +218,6 @@ def test_two_stage_scores_are_exact_and_all_terms_make_it_exact(engine: str, tmp
             target.add(f"p{number}", vector)
             oracle.add(f"p{number}", vector, {})
     index = Index.open(tmp_path / "i", engine=engine)
-    from vsplade.index import TwoStage
-
     query = SparseVector(np.array([1, 5, 9, 33], np.uint32), np.array([1, 2, 0.5, 1], np.float32))
     everything = dict(oracle.search(query, 200))
     for stage in (TwoStage(5, 20), TwoStage(3, 20)):  # stored on disk, and made in memory

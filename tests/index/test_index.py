@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import FrozenInstanceError, asdict, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from vsplade.errors import IndexFormatError, InputError, ModelMismatchError, StorageError
-from vsplade.index import Index, IndexWriter, SearchBackend, TwoStage, WriteBackend, merging
+from vsplade.index import Index, IndexWriter, SearchBackend, TwoStage, WriteBackend, manifest, merging
 from vsplade.query.plan import MAX_TOP
 from vsplade.types import Encoder, Hit, Page, SparseVector, TermMatch, TermStatistics
 
@@ -379,3 +380,73 @@ def test_any_text_can_be_kept(tmp_path: Path) -> None:
     assert list(index.ids({"path": odd})) == [odd]
     assert index.metadata(odd) == {"path": odd, odd: 1}
     assert index.state(f"file:{odd}") == {f"file:{odd}": [odd]}
+
+
+# -- query weights: what the first stage of two-stage search keeps -----------------------------------------
+
+
+class Weighted(Letters):
+    """Of every page only "x" to "z" matter in queries."""
+
+    fingerprint = "weighted"
+    query_weights = np.array([0.1] * 23 + [9.0] * 3, dtype=np.float32)
+
+
+COMMON = SparseVector.from_dict(dict.fromkeys(range(23), 1.0))
+ASKED = SparseVector.from_dict({24: 1.0})
+
+
+def fill(folder: Path, encoder: Encoder | None, first: int, last: int) -> None:
+    """Pages of 24 terms; the one that is asked for is the lightest of them."""
+    with IndexWriter(folder, encoder) as writer:
+        for number in range(first, last):
+            writer.add(f"p{number}", SparseVector.from_dict(dict.fromkeys(range(23), 1.0) | {24: 0.9}))
+
+
+def test_two_stage_search_keeps_what_queries_ask_for(tmp_path: Path) -> None:
+    fill(tmp_path, Weighted(), 0, 30)
+    fill(tmp_path, None, 30, 60)  # without the encoder: the index itself knows
+    with IndexWriter(tmp_path) as writer:
+        writer.delete("p7")
+        writer.compact()
+    index = Index.open(tmp_path)
+    assert index.two_stage_recall([ASKED], 100, TwoStage(5)) == 1.0
+    assert len(index.search(ASKED, 100, two_stage=TwoStage(5))) == 59
+    assert index.identity.query_weights is not None
+    assert index.identity.query_weights.tolist() == Weighted.query_weights.tolist()
+
+
+def test_without_a_table_page_weights_choose(tmp_path: Path) -> None:
+    fill(tmp_path, Letters(), 0, 30)
+    index = Index.open(tmp_path)
+    assert index.identity.query_weights is None
+    assert index.two_stage_recall([ASKED], 30, TwoStage(5)) == 0.0
+    assert index.two_stage_recall([COMMON], 30, TwoStage(5)) == 1.0
+
+
+def test_an_index_of_before_gets_its_table_from_the_next_writer(tmp_path: Path) -> None:
+    fill(tmp_path, Weighted(), 0, 30)
+    stored = manifest.load(tmp_path)
+    assert stored.query_weights
+    (tmp_path / stored.query_weights).unlink()
+    older = {key: value for key, value in asdict(stored).items() if not key.startswith("query_weights")}
+    body = json.dumps(older).encode()
+    (tmp_path / "MANIFEST").write_bytes(b"vsplade-index 1 %08x\n" % zlib.crc32(body) + body)
+    index = Index.open(tmp_path, Weighted())
+    assert index.two_stage_recall([ASKED], 30, TwoStage(5)) == 0.0
+    fill(tmp_path, None, 30, 31)
+    assert index.refresh()
+    assert index.two_stage_recall([ASKED], 30, TwoStage(5)) == 0.0
+    fill(tmp_path, Weighted(), 0, 0)
+    assert index.refresh()
+    assert index.check() == []
+    assert index.two_stage_recall([ASKED], 30, TwoStage(5)) == 1.0
+    fill(tmp_path, Weighted(), 0, 0)
+    assert not index.refresh()  # once is enough
+
+
+@pytest.mark.parametrize("table", [np.ones(25), np.full(26, -1.0), np.full(26, np.nan), np.full(26, 1e30)])
+def test_a_table_that_cannot_be(tmp_path: Path, table: np.ndarray) -> None:
+    with pytest.raises(InputError, match="query weights"):
+        IndexWriter(tmp_path / "i", identity(26, query_weights=table.astype(np.float32)))
+    assert not (tmp_path / "i").exists()

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vsplade.index.first_stage import _largest, _places
 from vsplade.index.invert import invert
-from vsplade.index.segment import _heaviest
-from vsplade.query import kernels
+from vsplade.query import sums
 from vsplade.types import SparseVector
 
 WEIGHTS = st.one_of(st.sampled_from([2.0**-59, 1e-6, 0.5, 1.0, 2.0]), st.floats(2.0**-59, 2.0**53, width=32))
@@ -32,9 +32,9 @@ def cases(draw: st.DrawFn, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_sums_fit_and_bound_the_score(short: bool, data: st.DataObject) -> None:
-    query, tops, page = data.draw(cases(kernels.SHORT_QUERY if short else 300))
+    query, tops, page = data.draw(cases(sums.SHORT_QUERY if short else 300))
     multipliers = np.zeros(tops.shape, dtype=np.uint32)
-    unit, over, under = kernels._scale_query.py_func(query, tops, multipliers, short)
+    unit, over, under = sums.scale_query.py_func(query, tops, multipliers, short)
     shift, room = (8, 2**16) if short else (0, 2**32)
     assert multipliers.max(initial=0) < (2**16 if short else 2**24)  # what the loops multiply with
     largest = [
@@ -74,15 +74,32 @@ def test_a_level_is_at_most_one_step_too_high(pages: list[dict[int, float]]) -> 
 
 @settings(max_examples=200, deadline=None)
 @given(
-    pages=st.lists(st.lists(st.sampled_from([0.5, 1.0, 1.5]), max_size=9), min_size=1, max_size=9),
-    keep=st.integers(1, 7),
+    pages=st.lists(
+        st.tuples(st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5]), max_size=9), st.integers(1, 10)),
+        min_size=1,
+        max_size=9,
+    )
 )
-def test_the_first_stage_keeps_what_top_keeps(pages: list[list[float]], keep: int) -> None:
-    weights = np.array([weight for page in pages for weight in page], dtype=np.float32)
-    kept = _heaviest(np.array([len(page) for page in pages]), weights, keep)
+def test_the_first_stage_keeps_what_top_keeps(pages: list[tuple[list[float], int]]) -> None:
+    weights = np.array([weight for page, _ in pages for weight in page], dtype=np.float32)
+    lengths = np.array([len(page) for page, _ in pages])
+    kept = _largest(lengths, weights, np.array([keep for _, keep in pages]))
     wanted: list[bool] = []
-    for page in pages:
+    for page, keep in pages:
         vector = SparseVector(np.arange(len(page), dtype=np.uint32), np.array(page, dtype=np.float32))
         top = vector.top(keep).terms.tolist()
         wanted += [term in top for term in range(len(page))]
     assert kept.tolist() == wanted
+
+
+@settings(max_examples=200, deadline=None)
+@given(lengths=st.lists(st.integers(0, 500), min_size=1, max_size=40), average=st.integers(1, 600))
+def test_the_first_stage_shares_out_its_places(lengths: list[int], average: int) -> None:
+    places = _places(np.array(lengths), average).tolist()
+    assert all(min(1, length) <= kept <= length for kept, length in zip(places, lengths, strict=True))
+    assert sum(places) <= average * len(lengths) + len(lengths)
+    assert sorted(places) == [kept for _, kept in sorted(zip(lengths, places, strict=True))]
+    if average >= max(lengths):
+        assert places == lengths  # then two-stage search is exact
+    if min(lengths) == max(lengths) >= average:
+        assert set(places) == {average}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,10 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 from vsplade.encode.network import NetworkConfig, Reader
 from vsplade.encode.reader import fold
+from vsplade.encode.reader_torch import load_network
 from vsplade.errors import InputError
 from vsplade.train import checkpoint
-from vsplade.train.export import export, fold_norms
+from vsplade.train.export import export, export_head, fold_norms
 from vsplade.train.options import ExportOptions
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -36,6 +38,7 @@ def reader() -> Reader:
             torch.nn.init.uniform_(module.bias, -0.2, 0.2)
             module.running_mean.uniform_(-0.1, 0.1)
             module.running_var.uniform_(0.5, 1.5)
+    torch.nn.init.normal_(model.size.weight, std=0.2)
     return model.eval()
 
 
@@ -98,12 +101,46 @@ def test_head_names_what_torch_names(reader: Reader, exported: Path) -> None:
     features = torch.rand(40, 24 + 32) * 3
     with torch.no_grad():
         expected = torch.softmax(reader.head(features), 1)
-    probability, term = run(exported / "head.float.onnx", features=features.numpy())
+    probability, term, _ = run(exported / "head.float.onnx", features=features.numpy())
     assert np.array_equal(term[:, 0], expected.argmax(1).numpy())
     assert np.abs(probability - expected.topk(4, 1).values.numpy()).max() < 1e-5
-    rounded, named = run(exported / "head.onnx", features=features.numpy())
+    rounded, named, _ = run(exported / "head.onnx", features=features.numpy())
     at_named = expected.gather(1, torch.from_numpy(named.astype(np.int64))).numpy()
     assert np.abs(rounded - at_named).max() < 0.2 * float(expected.max())
+
+
+def test_head_tells_the_size_of_type(reader: Reader, exported: Path) -> None:
+    torch.manual_seed(2)
+    features = torch.rand(40, 24 + 32) * 3
+    with torch.no_grad():
+        expected = torch.exp2(reader.size(reader.head.look(features)))[:, 0].numpy()
+    assert expected.std() > 0.1 * expected.mean()  # it differs, so mistaking one cell for another would show
+    exact, rounded = (
+        run(exported / name, features=features.numpy())[2] for name in ("head.float.onnx", "head.onnx")
+    )
+    assert np.allclose(exact, expected, rtol=1e-4)
+    assert np.allclose(rounded, expected, rtol=0.1)
+
+
+def test_the_size_comes_to_torch_as_it_was(reader: Reader, exported: Path) -> None:
+    config = {"network": reader.config.to_json()}
+    loaded = load_network(exported, config)
+    torch.manual_seed(2)
+    features = torch.rand(40, 24 + 32) * 3
+    (_, _, em) = run(exported / "head.onnx", features=features.numpy())
+    with torch.no_grad():
+        through_torch = torch.exp2(loaded.size(loaded.head.look(features)))[:, 0].numpy()
+    assert np.allclose(through_torch, em, rtol=0.1)
+    assert np.corrcoef(through_torch, em)[0, 1] > 0.98
+
+
+def test_a_size_that_was_never_learned_is_not_exported(reader: Reader, tmp_path: Path) -> None:
+    """Checkpoints of before the size was learned hold zeros for it; the reader then guesses."""
+    untrained = copy.deepcopy(reader)
+    torch.nn.init.zeros_(untrained.size.weight)
+    export_head(untrained, tmp_path)
+    features = np.ones((3, 24 + 32), np.float32)
+    assert [part.shape for part in run(tmp_path / "head.onnx", features=features)] == [(3, 4), (3, 4)]
 
 
 def test_export_without_real_pages_is_refused(exported: Path, tmp_path: Path) -> None:

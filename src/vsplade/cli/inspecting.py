@@ -18,6 +18,8 @@ BAR = 30
 PICTURE_EDGE = 1600
 """Pixels of the longest edge of a picture with boxes: enough to read small print on a screen."""
 BOX_COLOUR = (214, 40, 40)
+LINE = 2
+"""Pixels of a box's line, which is drawn around the box: inside it would cover the first letter."""
 
 
 @click.command()
@@ -139,12 +141,12 @@ def draw_boxes(page: Page, named: list[tuple[str, Box]], target: Path) -> None:
     pen = ImageDraw.Draw(image)
     for token, box in named:
         corners = (
-            box.left * image.width,
-            box.top * image.height,
-            box.right * image.width,
-            box.bottom * image.height,
+            box.left * image.width - LINE,
+            box.top * image.height - LINE,
+            box.right * image.width + LINE,
+            box.bottom * image.height + LINE,
         )
-        pen.rectangle(corners, outline=BOX_COLOUR, width=2)
+        pen.rectangle(corners, outline=BOX_COLOUR, width=LINE)
         pen.text((corners[0] + 1, max(0, corners[1] - 11)), token, fill=BOX_COLOUR)
     image.save(target)
 

@@ -36,7 +36,7 @@ BAR = 40
     "--two-stage",
     type=click.IntRange(min=1),
     metavar="TERMS",
-    help="Let the TERMS heaviest terms of each page propose results (the paper: 50), then rescore them. "
+    help="Let the TERMS terms that matter most of each page propose results (the paper: 50), rescore them. "
     "Not exact: the share of the exact results that was found is shown.",
 )
 @click.option(

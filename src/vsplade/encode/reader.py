@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vsplade.encode.boxes import box_on_ink, guessed_box
 from vsplade.encode.ink import BLOCK, rectangles
 from vsplade.encode.tokenizer import Tokenizer, letters_of
 from vsplade.encode.weighting import PageWeighting
@@ -64,14 +65,12 @@ class Cells:
     pixel: NDArray[np.float32]  # (n, 2) one pixel of the copy it was read on, in fractions of the page
     probability: NDArray[np.float32]  # (n, best), that the term stands there
     term: NDArray[np.int32]
+    em: NDArray[np.float32]  # (n,) of the type, in pixels of the copy; NaN from a model that cannot tell
 
     @staticmethod
     def join(parts: Sequence[Cells]) -> Cells:
         return Cells(
-            np.concatenate([part.middle for part in parts]),
-            np.concatenate([part.pixel for part in parts]),
-            np.concatenate([part.probability for part in parts]),
-            np.concatenate([part.term for part in parts]),
+            *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Cells))
         )
 
 
@@ -203,14 +202,17 @@ class ReaderEncoder:
         strongest = np.zeros(len(self._tokenizer), np.int64)
         order = np.argsort(value, axis=None, kind="stable")
         strongest[cells.term.ravel()[order]] = order // cells.term.shape[1]  # the last write, the best, stays
-        return vector, [self._box(cells, int(strongest[term]), int(term)) for term in vector.terms]
+        grey = self._copy(page.image, 1)
+        return vector, [self._box(cells, int(strongest[term]), int(term), grey) for term in vector.terms]
 
-    def _box(self, cells: Cells, row: int, term: int) -> Box:
-        """Around the middle of a piece, as wide as its letters are in common sizes of type."""
-        letters = len(letters_of(self._tokenizer.token(term)))
-        x, y = cells.middle[row].tolist()
-        across, down = (cells.pixel[row] * np.array([4.0 * letters + 4, 11])).tolist()
-        return Box(max(0.0, x - across), max(0.0, y - down), min(1.0, x + across), min(1.0, y + down))
+    def _box(self, cells: Cells, row: int, term: int, grey: NDArray[np.uint8]) -> Box:
+        letters = letters_of(self._tokenizer.token(term))
+        middle, pixel, em = cells.middle[row], cells.pixel[row], float(cells.em[row])
+        return (
+            guessed_box(letters, middle, pixel)
+            if np.isnan(em)
+            else box_on_ink(grey, letters, middle, pixel, em)
+        )
 
     def read(self, image: Image.Image) -> Cells:
         """Every word cell of a page, over all the sizes it is read at."""
@@ -237,12 +239,13 @@ class ReaderEncoder:
             places.append(np.stack([columns * CELL + left * BLOCK, rows * CELL + top * BLOCK], 1))
         if not features or not sum(len(seen) for seen in features):
             none, best = np.zeros((0, 2), np.float32), int(self._config["best"])
-            return Cells(none, none, np.zeros((0, best), np.float32), np.zeros((0, best), np.int32))
-        probability, term = self._name(np.concatenate(features))
+            nothing = np.zeros((0, best), np.float32), np.zeros((0, best), np.int32), np.zeros(0, np.float32)
+            return Cells(none, none, *nothing)
+        probability, term, em = self._name(np.concatenate(features))
         pixel = np.array([[1 / grey.shape[1], 1 / grey.shape[0]]], np.float32)
         middle = ((np.concatenate(places) + CELL / 2) * pixel).astype(np.float32)
         chance = np.concatenate(certain)[:, None]
-        return Cells(middle, np.repeat(pixel, len(middle), axis=0), probability * chance, term)
+        return Cells(middle, np.repeat(pixel, len(middle), axis=0), probability * chance, term, em)
 
     def _find_words(
         self, window: NDArray[np.uint8]
@@ -255,12 +258,16 @@ class ReaderEncoder:
         chance = 1 / (1 + np.exp(-word[0][rows, columns]))
         return rows, columns, chance, np.ascontiguousarray(seen)
 
-    def _name(self, features: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    def _name(
+        self, features: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]:
+        """Probabilities and terms of the best few, and the em; a head may lack the last."""
         parts = [
             self._sessions[1].run(None, {"features": features[at : at + HEAD_ROWS]})
             for at in range(0, len(features), HEAD_ROWS)
         ]
-        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        probability, term, *em = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return probability, term, em[0] if em else np.full(len(term), np.nan, np.float32)
 
     def _pool(self, cells: Cells) -> SparseVector:
         count = np.bincount(cells.term.ravel(), cells.probability.ravel(), len(self._tokenizer))

@@ -48,6 +48,8 @@ LARGE_GPU = 20 << 30
 LANES = 2
 """Batches under way at a time."""
 HEAD_CELLS = 8192
+_HEAD = ("head.", "size.")
+"""The parts of the network that head.onnx holds; models of before have no size."""
 GROUPS = 512
 """Terms of which only the best is looked at first: the best few of all are among the best few groups."""
 
@@ -61,17 +63,17 @@ def unpacked(path: Path) -> dict[str, NDArray[np.float32]]:
         if suffix == "quantized":
             scale = held.get(f"{base}_scale", held.get(f"{name}_scale"))
             # the trunk's channels come first, the head's matrices are stored the other way round
-            last = value.ndim == 2 and base.startswith("head.")
+            last = value.ndim == 2 and base.startswith(_HEAD)
             shape = (-1,) if last else (-1,) + (1,) * (value.ndim - 1)
             plain = value.astype(np.float32) * np.asarray(scale, np.float32).reshape(shape)
             weights[base] = np.ascontiguousarray(plain.T) if last else plain
-        elif name.startswith("head.") and name.endswith(".bias"):
+        elif name.startswith(_HEAD) and name.endswith(".bias"):
             weights[name] = value.astype(np.float32)
     return weights
 
 
 def load_network(folder: Path, config: dict[str, Any]) -> Reader:
-    """The network with its norms folded, strictly: every weight must be there."""
+    """The network with its norms folded, strictly: every weight must be there, but for the size of type."""
     reader: Reader = Reader(NetworkConfig(**config["network"])).eval()
     fold_norms(reader)
     found = {
@@ -79,11 +81,14 @@ def load_network(folder: Path, config: dict[str, Any]) -> Reader:
         for part in ("trunk", "head")
         for name, w in unpacked(folder / f"{part}.onnx").items()
     }
-    wanted = {name for name in reader.state_dict() if not name.startswith(("characters.", "size."))}
+    unused = ("characters.",) if "size.weight" in found else ("characters.", "size.")
+    wanted = {name for name in reader.state_dict() if not name.startswith(unused)}
     if wanted != found.keys():
         odd = sorted(wanted ^ found.keys())
         raise InputError(f"{folder} does not fit the network; missing or unexpected: {', '.join(odd[:5])}.")
     reader.load_state_dict(found, strict=False)
+    if "size.weight" not in found:
+        torch.nn.init.constant_(reader.size.bias, torch.nan)
     return reader
 
 
@@ -141,6 +146,8 @@ class Found:
     sizes: list[list[tuple[int, int]]]
     probability: Tensor
     term: Tensor
+    em: Tensor
+    """NaN from a model that cannot tell."""
 
 
 def padded(sizes: Sequence[tuple[int, int]], side: int) -> tuple[int, int]:
@@ -206,6 +213,7 @@ class TorchReaderEncoder(ReaderEncoder):
                 np.concatenate(pixels),
                 found.probability.cpu().numpy(),
                 found.term.int().cpu().numpy(),
+                found.em.cpu().numpy(),
             )
 
     @contextmanager
@@ -270,14 +278,15 @@ class TorchReaderEncoder(ReaderEncoder):
             places.append(place)
             features.append(cell_features(fine, coarse, *place))
             chances.append(torch.sigmoid(word[place].float()))
-        values, terms = [], []
+        values, terms, sizes_of_type = [], [], []
         for part in torch.cat(features).split(HEAD_CELLS):
-            value, term = best_terms(self.network.head(part), self._config["best"])
+            looked = self.network.head.look(part)
+            value, term = best_terms(self.network.head.name(looked), self._config["best"])
             values.append(value)
             terms.append(term)
-        return Found(
-            places, all_sizes, torch.cat(values).float() * torch.cat(chances)[:, None], torch.cat(terms)
-        )
+            sizes_of_type.append(self.network.size(looked)[:, 0].float())
+        probability = torch.cat(values).float() * torch.cat(chances)[:, None]
+        return Found(places, all_sizes, probability, torch.cat(terms), torch.exp2(torch.cat(sizes_of_type)))
 
     def vectors(self, batch: Batch) -> list[SparseVector]:
         """As ``ReaderEncoder._pool``: the counts of all pages at once, on the device."""

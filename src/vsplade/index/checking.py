@@ -34,8 +34,8 @@ def _misfits(live: LiveSegment) -> Iterator[str]:
     if int(segment.starts[-1]) != segment.postings or len(segment.starts) != segment.pages + 1:
         yield "the pages' vectors do not add up"
     structures = [(FULL, segment.full, segment.postings)]
-    if segment.container.header["first_stage_terms"]:
-        first = segment.first_stage(segment.container.header["first_stage_terms"])
+    if segment.first_stage_terms:
+        first = segment.stored_first_stage
         structures.append((FIRST_STAGE, first, first.postings))
     for prefix, inverted, postings in structures:
         if inverted.postings != postings or not _sound(segment, inverted):

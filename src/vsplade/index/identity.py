@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from vsplade.errors import ModelMismatchError
 from vsplade.index.manifest import Manifest
-from vsplade.types import Encoder
+from vsplade.types import Encoder, TableEncoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +21,13 @@ class EncoderIdentity:
     fingerprint: str
     terms: int
     """Size of the vocabulary."""
+    query_weights: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
+    """What each term weighs in queries, where that is a table (the fingerprint already covers it)."""
 
     @classmethod
     def of(cls, encoder: Encoder) -> EncoderIdentity:
-        return cls(encoder.name, encoder.fingerprint, len(encoder.vocabulary))
+        table = encoder.query_weights if isinstance(encoder, TableEncoder) else None
+        return cls(encoder.name, encoder.fingerprint, len(encoder.vocabulary), table)
 
 
 def check_encoder(folder: Path, manifest: Manifest, identity: EncoderIdentity | None) -> None:

@@ -80,9 +80,9 @@ class Index:
 
     @property
     def identity(self) -> EncoderIdentity:
-        """Name, fingerprint and vocabulary size of the encoder that made this index."""
-        manifest = self._view.snapshot.manifest
-        return EncoderIdentity(manifest.encoder, manifest.fingerprint, manifest.vocabulary)
+        """Name, fingerprint, vocabulary size and query weights of the encoder that made this index."""
+        manifest, table = self._view.snapshot.manifest, self._view.snapshot.query_weights
+        return EncoderIdentity(manifest.encoder, manifest.fingerprint, manifest.vocabulary, table)
 
     @property
     def encoder(self) -> Encoder:
@@ -247,7 +247,9 @@ class _View:
         parts = [
             Searchable(
                 live.segment,
-                live.segment.first_stage(first_stage_terms) if first_stage_terms else live.segment.full,
+                live.segment.first_stage(first_stage_terms, self.snapshot.query_weights)
+                if first_stage_terms
+                else live.segment.full,
                 live.base,
             )
             for live in self.snapshot.segments

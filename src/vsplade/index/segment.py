@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from vsplade.index.columns import Column, build_columns, read_column
 from vsplade.index.container import Array, Container, write_container
+from vsplade.index.first_stage import first_stage
 from vsplade.index.invert import Inverted, invert
 from vsplade.index.storage import from_bytes, to_bytes
 from vsplade.types import Json, SparseVector
@@ -36,7 +37,13 @@ def hash_id(page_id: str) -> int:
     return int.from_bytes(hashlib.blake2b(to_bytes(page_id), digest_size=8).digest(), "little")
 
 
-def write_segment(path: Path, pages: Sequence[StoredPage], vocabulary: int, first_stage_terms: int) -> int:
+def write_segment(
+    path: Path,
+    pages: Sequence[StoredPage],
+    vocabulary: int,
+    first_stage_terms: int,
+    query_weights: NDArray[np.float32] | None,
+) -> int:
     """Write ``pages`` in their order as one segment file; returns its size in bytes."""
     vectors = [page.vector for page in pages]
     starts = _starts([len(vector) for vector in vectors])
@@ -45,7 +52,8 @@ def write_segment(path: Path, pages: Sequence[StoredPage], vocabulary: int, firs
     weights = np.concatenate([vector.weights for vector in vectors])
     arrays = invert(starts, full_terms, weights, vocabulary).arrays(FULL)
     if first_stage_terms:
-        arrays |= first_stage(starts, full_terms, weights, vocabulary, first_stage_terms).arrays(FIRST_STAGE)
+        first = first_stage(starts, full_terms, weights, vocabulary, first_stage_terms, query_weights)
+        arrays |= first.arrays(FIRST_STAGE)
     arrays |= {"forward.starts": starts, "forward.terms": full_terms, "forward.weights": weights}
     hashes = np.array([hash_id(page.id) for page in pages], dtype=np.uint64)
     by_hash = np.argsort(hashes, kind="stable")
@@ -63,35 +71,6 @@ def write_segment(path: Path, pages: Sequence[StoredPage], vocabulary: int, firs
         "columns": keys,
     }
     return write_container(path, header, arrays | columns)
-
-
-def first_stage(
-    starts: NDArray[np.uint64], terms: Array, weights: NDArray[np.float32], vocabulary: int, keep: int
-) -> Inverted:
-    """Invert only the ``keep`` heaviest terms of each page (ties go to the smaller term)."""
-    lengths = np.diff(starts).astype(np.int64)
-    kept = _heaviest(lengths, weights, keep)
-    return invert(_starts(np.minimum(lengths, keep)), terms[kept], weights[kept], vocabulary)
-
-
-def _heaviest(lengths: NDArray[np.int64], weights: NDArray[np.float32], keep: int) -> NDArray[np.bool_]:
-    """Which postings are among the ``keep`` heaviest of their page; of equal ones at the limit, the first.
-
-    One plain sort of (page, weight) gives each page's limit: positive floats sort as their bits do.
-    """
-    pages = np.repeat(np.arange(len(lengths), dtype=np.uint64), lengths)
-    ends = np.cumsum(lengths)
-    keys = np.sort(pages << np.uint64(32) | weights.view(np.uint32))
-    long_enough = lengths > keep
-    limits = np.zeros(len(lengths), dtype=np.uint64)
-    limits[long_enough] = keys[ends[long_enough] - keep] & np.uint64(0xFFFFFFFF)
-    limit = np.repeat(limits.astype(np.uint32).view(np.float32), lengths)
-    above, level = weights > limit, weights == limit
-    counted = np.concatenate(([0], np.cumsum(level)))
-    room = keep - np.add.reduceat(np.append(above, False), ends - lengths, dtype=np.int64) * (lengths > 0)
-    place_among_equal = counted[1:] - np.repeat(counted[ends - lengths], lengths)
-    kept: NDArray[np.bool_] = above | (level & (place_among_equal <= np.repeat(room, lengths)))
-    return kept
 
 
 def _starts(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -114,7 +93,7 @@ class Segment:
         self.pages: int = header["pages"]
         self.postings: int = header["postings"]
         self.vocabulary: int = header["vocabulary"]
-        self._first_stages: dict[int, Inverted] = {}
+        self._first_stages: dict[tuple[int, bool], Inverted] = {}
         self._columns: dict[str, Column | None] = {}
         self._texts: dict[str, tuple[Array, memoryview]] = {}
 
@@ -126,15 +105,28 @@ class Segment:
     def full(self) -> Inverted:
         return Inverted.stored(self.container, FULL)
 
-    def first_stage(self, terms: int) -> Inverted:
+    @property
+    def first_stage_terms(self) -> int:
+        """Of the pruned structure in the file; 0 where there is none."""
+        terms: int = self.container.header["first_stage_terms"]
+        return terms
+
+    def first_stage(self, terms: int, query_weights: NDArray[np.float32] | None) -> Inverted:
         """The pruned structure: read where the index stores it, else made once and kept in memory."""
-        if terms not in self._first_stages:
-            if self.container.header["first_stage_terms"] == terms:
-                found = Inverted.stored(self.container, FIRST_STAGE)
+        kind = terms, query_weights is not None  # an index may have got its query weights since
+        if kind not in self._first_stages:
+            if self.first_stage_terms == terms:
+                found = self.stored_first_stage
             else:
-                found = first_stage(self.starts, self.terms, self.weights, self.vocabulary, terms)
-            self._first_stages[terms] = found
-        return self._first_stages[terms]
+                found = first_stage(
+                    self.starts, self.terms, self.weights, self.vocabulary, terms, query_weights
+                )
+            self._first_stages[kind] = found
+        return self._first_stages[kind]
+
+    @property
+    def stored_first_stage(self) -> Inverted:
+        return Inverted.stored(self.container, FIRST_STAGE)
 
     @cached_property
     def starts(self) -> NDArray[np.uint64]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -16,39 +13,16 @@ from vsplade.errors import IndexFormatError, InputError, StorageError
 from vsplade.index import manifest as manifests
 from vsplade.index import merging, state
 from vsplade.index.columns import check_metadata
+from vsplade.index.first_stage import checked_query_weights, write_query_weights
 from vsplade.index.identity import EncoderIdentity, check_encoder
-from vsplade.index.invert import MAX_PAGES, WEIGHTS
-from vsplade.index.manifest import JsonValue, Manifest, SegmentEntry
-from vsplade.index.segment import Segment, StoredPage, hash_id, write_segment
-from vsplade.index.snapshot import pack_tombstones, read_live
-from vsplade.index.storage import WriterLock, write_durably
+from vsplade.index.invert import WEIGHTS
+from vsplade.index.manifest import JsonValue, Manifest
+from vsplade.index.segment import StoredPage
+from vsplade.index.storage import WriterLock
+from vsplade.index.working import FileNames, WorkingSegments, fills_a_segment, size_on_disk
 from vsplade.types import Encoder, Metadata, SparseVector
 
-MAX_BYTES = 384 << 20
-"""Size, roughly, at which buffered pages become a segment; bounds the writer's memory."""
-
-
-@dataclass(slots=True)
-class _Working:
-    """A segment as the next commit will have it."""
-
-    segment: Segment
-    deleted: NDArray[np.bool_]
-    entry: SegmentEntry | None
-    """As committed; None while it is new or its tombstones have changed."""
-
-    @property
-    def live_pages(self) -> int:
-        return self.segment.pages - int(np.count_nonzero(self.deleted))
-
-    def pages(self) -> Iterator[StoredPage]:
-        for page in np.flatnonzero(~self.deleted):
-            yield self.segment.stored(int(page))
-
-
-def _size(page: StoredPage) -> int:
-    """Bytes of a page on disk, about: 3 a posting to search, 6 to rescore, text and picture."""
-    return 9 * len(page.vector) + len(page.thumbnail) + 256
+_KINDS = ("segment", "deleted", "state", "weights")
 
 
 class IndexWriter:
@@ -67,6 +41,7 @@ class IndexWriter:
     ) -> None:
         self.folder = Path(folder)
         identity = EncoderIdentity.of(encoder) if isinstance(encoder, Encoder) else encoder
+        query_weights = checked_query_weights(identity)
         if not manifests.exists(self.folder) and identity is None:
             raise IndexFormatError(
                 f"{self.folder}: there is no index here yet; name the encoder to begin one."
@@ -82,6 +57,9 @@ class IndexWriter:
                 self._begin(identity, first_stage_terms)
             self._manifest = manifests.load(self.folder)
             check_encoder(self.folder, self._manifest, identity)
+            self._names = FileNames(self.folder, self._manifest.next_file)
+            if query_weights is not None and self._manifest.query_weights is None:
+                self._keep(query_weights)
             self._restore()
             self._remove_strays()
         except BaseException:
@@ -100,14 +78,18 @@ class IndexWriter:
         )
         manifests.store(self.folder, first)
 
+    def _keep(self, query_weights: NDArray[np.float32]) -> None:
+        """When an index begins, or when one of before vsplade kept them is opened with its encoder."""
+        path = self._names.new("weights", "f32")
+        crc32 = write_query_weights(path, query_weights)
+        self._manifest = self._manifest.with_changes(
+            next_file=self._names.number, query_weights=path.name, query_weights_crc32=crc32
+        )
+        manifests.store(self.folder, self._manifest)
+
     def _restore(self) -> None:
         """The working state is the last commit."""
-        self._next_file = max(self._manifest.next_file, getattr(self, "_next_file", 0))
-        self._working: list[_Working] = []
-        for entry in self._manifest.segments:
-            live = read_live(self.folder, entry)
-            deleted = np.zeros(entry.pages, dtype=bool) if live is None else ~live
-            self._working.append(_Working(Segment(self.folder / entry.file), deleted, entry))
+        self._segments = WorkingSegments(self.folder, self._manifest, self._names)
         self._pending: dict[str, StoredPage | None] = {}
         self._bytes = 0
         self._state = state.StateFiles(self.folder, self._manifest.state).read()
@@ -125,8 +107,8 @@ class IndexWriter:
         page = StoredPage(id, self._checked(id, vector), check_metadata(id, metadata or {}), thumbnail or b"")
         self._forget(id)
         self._pending[id] = page
-        self._bytes += _size(page)
-        if len(self._pending) >= MAX_PAGES or self._bytes >= MAX_BYTES:
+        self._bytes += size_on_disk(page)
+        if fills_a_segment(len(self._pending), self._bytes):
             self.flush()
 
     def delete(self, id: str) -> None:
@@ -138,7 +120,7 @@ class IndexWriter:
     def _forget(self, id: str) -> None:
         old = self._pending.pop(id, None)
         if old is not None:
-            self._bytes -= _size(old)
+            self._bytes -= size_on_disk(old)
 
     def _checked(self, id: str, vector: SparseVector) -> SparseVector:
         terms = np.ascontiguousarray(vector.terms, dtype=np.uint32)
@@ -177,31 +159,9 @@ class IndexWriter:
         self._open()
         if not self._pending:
             return
-        pages = [page for page in self._pending.values() if page is not None]
-        added = self._write_segment(pages) if pages else None
-        names = list(self._pending)
-        hashes = np.array([hash_id(name) for name in names], dtype=np.uint64)
-        # In the order of hashes: every segment is searched for them, and its memory is then read in order.
-        order = np.argsort(hashes)
-        hashes, ids = hashes[order], [names[place] for place in order.tolist()]
-        for working in self._working:
-            found = [page for _, page in working.segment.find(ids, hashes) if not working.deleted[page]]
-            if found:
-                working.deleted[found] = True
-                working.entry = None
-        if added is not None:
-            self._working.append(added)
+        self._segments.change(self._pending)
         self._pending = {}
         self._bytes = 0
-
-    def _write_segment(self, pages: list[StoredPage]) -> _Working:
-        name = self._new_name("segment", "vsp")
-        write_segment(self.folder / name, pages, self._manifest.vocabulary, self._manifest.first_stage_terms)
-        return _Working(Segment(self.folder / name), np.zeros(len(pages), dtype=bool), None)
-
-    def _new_name(self, kind: str, ending: str) -> str:
-        self._next_file += 1
-        return f"{kind}-{self._next_file - 1:08d}.{ending}"
 
     def commit(self) -> int:
         """Make every change so far visible, all at once, and durable; returns the commit's number.
@@ -210,47 +170,32 @@ class IndexWriter:
         still holds the changes, and commit can be tried again.
         """
         self.flush()
-        self._merge_runs(merging.FAN_OUT)
+        self._segments.merge(merging.FAN_OUT)
         return self._publish()
 
     def _publish(self) -> int:
-        kept = [working for working in self._working if working.live_pages]
-        unchanged = [working.entry for working in kept] == list(self._manifest.segments)
-        if unchanged and not self._state_changes:
+        if not self._segments.differ_from(self._manifest.segments) and not self._state_changes:
             return self._manifest.generation
-        entries = tuple(working.entry or self._write_entry(working) for working in kept)
+        entries = self._segments.write_entries()
         state_entries = self._write_state()
         manifest = self._manifest.with_changes(
             generation=self._manifest.generation + 1,
-            next_file=self._next_file,
+            next_file=self._names.number,
             segments=entries,
             state=state_entries,
         )
         manifests.store(self.folder, manifest)
         self._manifest = manifest
-        for working, entry in zip(kept, entries, strict=True):
-            working.entry = entry
-        self._working = kept
+        self._segments.committed(entries)
         self._state = self.state()
         self._state_changes = {}
         self._remove_strays()
         return manifest.generation
 
-    def _write_entry(self, working: _Working) -> SegmentEntry:
-        segment = working.segment
-        entry = SegmentEntry(segment.container.path.name, segment.pages, segment.container.size)
-        count = int(np.count_nonzero(working.deleted))
-        if not count:
-            return entry
-        body = pack_tombstones(working.deleted)
-        name = self._new_name("deleted", "bits")
-        write_durably(self.folder / name, [body])
-        return SegmentEntry(entry.file, entry.pages, entry.bytes, count, name, zlib.crc32(body))
-
     def _write_state(self) -> tuple[manifests.StateEntry, ...]:
         if not self._state_changes:
             return self._manifest.state
-        path = self.folder / self._new_name("state", "json")
+        path = self._names.new("state", "json")
         if len(self._manifest.state) >= state.MAX_FILES:
             return (state.write_changes(path, self.state()),)
         return (*self._manifest.state, state.write_changes(path, self._state_changes))
@@ -260,56 +205,20 @@ class IndexWriter:
     def merge(self) -> int:
         """Join neighbouring small segments now, and commit. ``commit`` does so by itself, less eagerly."""
         self.flush()
-        self._merge_runs(2)
+        self._segments.merge(2)
         return self._publish()
 
     def compact(self) -> int:
         """Rewrite all pages without the deleted ones into as few segments as possible, and commit."""
         self.flush()
-        self._replace_run(0, len(self._working))
+        self._segments.compact()
         return self._publish()
-
-    def _merge_runs(self, fan_out: int) -> None:
-        while True:
-            run = merging.find_run(
-                [working.live_pages for working in self._working],
-                [working.segment.pages for working in self._working],
-                [working.segment.container.size for working in self._working],
-                fan_out,
-                MAX_PAGES,
-                MAX_BYTES,
-            )
-            before = len(self._working)
-            if run is None:
-                return
-            self._replace_run(*run)
-            if run[1] - run[0] > 1 and len(self._working) == before:
-                return  # too large to join after all
-
-    def _replace_run(self, first: int, last: int) -> None:
-        """Rewrite the live pages of working segments first..last-1, in order."""
-        fresh: list[_Working] = []
-        buffered: list[StoredPage] = []
-        size = 0
-        for working in self._working[first:last]:
-            if not buffered and working.live_pages == MAX_PAGES:
-                fresh.append(working)
-                continue
-            for page in working.pages():
-                buffered.append(page)
-                size += _size(page)
-                if len(buffered) == MAX_PAGES or size >= MAX_BYTES:
-                    fresh.append(self._write_segment(buffered))
-                    buffered, size = [], 0
-        if buffered:
-            fresh.append(self._write_segment(buffered))
-        self._working[first:last] = fresh
 
     def _remove_strays(self) -> None:
         """Files that no commit names: left by a killed writer, or replaced by the commit just made."""
         needed = self._manifest.files()
         for path in self.folder.iterdir():
-            ours = path.name.split("-")[0] in ("segment", "deleted", "state") or path.suffix == ".new"
+            ours = path.name.split("-")[0] in _KINDS or path.suffix == ".new"
             if ours and path.name not in needed:
                 try:
                     path.unlink(missing_ok=True)
@@ -336,7 +245,7 @@ class IndexWriter:
     @property
     def pages(self) -> int:
         """Live pages, uncommitted changes that are still buffered not counted."""
-        return sum(working.live_pages for working in self._working)
+        return self._segments.live_pages
 
     def __enter__(self) -> IndexWriter:
         return self

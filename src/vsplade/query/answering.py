@@ -1,4 +1,10 @@
-"""From queries to ranked, named pages in one call without the GIL: nominate, rescore, rank, read names."""
+"""From queries to ranked, named pages in one call without the GIL: nominate, rescore, rank, read names.
+
+One call handles a few queries, segment by segment (lists that several of them read are then still in cache),
+from the weights to the names of the pages found: no Python in between, for which several threads would have
+to wait in turn. Arrays are handed over as addresses in a table, for unpacking hundreds of numpy arrays costs
+more than searching them. ``compiled.py`` fills the table and keeps the arrays alive.
+"""
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-call,no-untyped-def"
 
@@ -7,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numba import carray, njit
 
-from vsplade.query.kernels import nominate
 from vsplade.query.lanes import fetch
+from vsplade.query.nominating import nominate
 from vsplade.query.rescoring import rescore, segment_of
 from vsplade.query.table import (
     BASE,

@@ -13,9 +13,9 @@ from vsplade.index.container import Array
 from vsplade.index.invert import MAX_PAGES, row_stride
 from vsplade.query import table
 from vsplade.query.answering import answer
-from vsplade.query.kernels import SHORT_QUERY
 from vsplade.query.lanes import LANES
 from vsplade.query.plan import Masks, Names, Ranking, Searchable
+from vsplade.query.sums import SHORT_QUERY
 from vsplade.types import SparseVector
 
 _LINE = 64

@@ -1,6 +1,7 @@
-"""Two-stage search: a pruned index of each page's heaviest terms proposes pages, full vectors rescore them.
+"""Two-stage search: a pruned index proposes pages, full vectors rescore them. Which terms of a page the first
+stage keeps is decided in ``index.first_stage``.
 
-Not exact: a page whose heaviest terms miss the query is never proposed. ``recall`` says how often.
+Not exact: a page whose kept terms miss the query is never proposed. ``recall`` says how often.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from vsplade.query.plan import Ranking
 @dataclass(frozen=True, slots=True)
 class TwoStage:
     terms: int = 50
-    """Heaviest terms of a page that the first stage keeps."""
+    """Terms of a page that the first stage keeps, on average."""
     pages: int = 0
     """Pages that the first stage proposes; 0: ten times k, at least 100."""
 

@@ -1,13 +1,15 @@
 """Checkpoint to the files that ship.
 
 The trunk becomes an ONNX graph quantised to 8 bits (static, per channel, calibrated on real pages with wear),
-the head one with 8-bit weights and dynamic activations that ends in the best few terms of each cell.
+the head one with 8-bit weights and dynamic activations that ends in the best few terms of each cell, and in
+the size of the type there, if the checkpoint has learned it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -70,16 +72,21 @@ class TrunkGraph(nn.Module):
 
 
 class HeadGraph(nn.Module):
-    """Features to the BEST terms of each cell and their probabilities."""
+    """Features to the BEST terms of each cell and their probabilities, and to the em in px, by ``size``."""
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: Head, size: nn.Linear | None) -> None:
         super().__init__()
         self.head = head
+        self.size = size
 
-    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, features: Tensor) -> tuple[Tensor, ...]:
+        seen = self.head.look(features)
         # softmax over everything, not logsumexp of it: onnxruntime's is vectorised and three times faster
-        best = torch.topk(torch.softmax(self.head(features), 1), BEST, dim=1)
-        return best.values, best.indices.to(torch.int32)
+        best = torch.topk(torch.softmax(self.head.name(seen), 1), BEST, dim=1)
+        named = (best.values, best.indices.to(torch.int32))
+        if self.size is None:
+            return named
+        return *named, torch.exp(self.size(seen)[:, 0] * math.log(2))
 
 
 class Windows(CalibrationDataReader):
@@ -139,14 +146,18 @@ def export_trunk(reader: Reader, windows: Tensor, out: Path, method: Calibration
 
 
 def export_head(reader: Reader, out: Path) -> None:
-    graph = HeadGraph(reader.head).eval()
+    learned = bool(
+        reader.size.weight.any()
+    )  # zeros stand in for it in checkpoints of before (train/older.py)
+    graph = HeadGraph(reader.head, reader.size if learned else None).eval()
+    outputs = ["probability", "term", *(["em"] if learned else [])]
     width = reader.config.middle + reader.config.coarse
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / "plain.onnx"
         torch.onnx.export(
             graph, (torch.rand(7, width),), str(plain), input_names=["features"],
-            output_names=["probability", "term"], opset_version=OPSET, dynamo=False,
-            dynamic_axes={name: {0: "cells"} for name in ("features", "probability", "term")},
+            output_names=outputs, opset_version=OPSET, dynamo=False,
+            dynamic_axes={name: {0: "cells"} for name in ("features", *outputs)},
         )  # fmt: skip
         (out / "head.float.onnx").write_bytes(plain.read_bytes())
         quantize_dynamic(

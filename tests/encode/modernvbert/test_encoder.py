@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -229,3 +230,43 @@ def test_damaged_query_sides(model: Path, tmp_path: Path) -> None:
     (model / "model.safetensors").write_bytes((model / "model.safetensors").read_bytes()[:-100])
     with pytest.raises(InputError, match="sound safetensors"):
         query.query_weights(model)
+
+
+class _Nothing:
+    """Stands in for a stream or an event."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def record(self, *_: object) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def wait_stream(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("count", [1, 4, 11])
+def test_batches_in_flight_come_back_in_order(
+    model: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """The way of a GPU with its streams taken out; the device stays the CPU."""
+    pages = [page(n, (60, 80) if n % 3 else (90, 30)) for n in range(count)]
+    wanted = list(encoder(model, batch=1).encode_pages(pages))
+    plain_empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *a, pin_memory=False, **k: plain_empty(*a, **k))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda *_: None)
+    monkeypatch.setattr(torch.cuda, "Stream", _Nothing)
+    monkeypatch.setattr(torch.cuda, "Event", _Nothing)
+    monkeypatch.setattr(torch.cuda, "current_stream", _Nothing)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(ModernVBertEncoder, "on_gpu", True)
+    ours = encoder(model, batch=2, precision="float32")
+    vars(ours)["_gpu_cuts"] = True
+    found = list(ours.encode_pages(pages))
+    assert len(found) == count
+    for one, other in zip(found, wanted, strict=True):
+        dense = np.zeros((2, tiny.TERMS), np.float32)
+        dense[0, one.terms], dense[1, other.terms] = one.weights, other.weights
+        assert np.abs(dense[0] - dense[1]).max() < 0.02  # the GPU's cutting may round a pixel otherwise
+    vector, boxes = ours.encode_with_places(pages[0])
+    assert len(boxes) == len(vector) > 0

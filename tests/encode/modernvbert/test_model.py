@@ -16,7 +16,7 @@ tokenizers = pytest.importorskip("tokenizers")
 from PIL import Image  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from vsplade.encode.modernvbert import checkpoint, routes  # noqa: E402
+from vsplade.encode.modernvbert import checkpoint, routes, tower  # noqa: E402
 from vsplade.encode.modernvbert.processor import PageProcessor  # noqa: E402
 from vsplade.errors import InputError  # noqa: E402
 
@@ -233,19 +233,26 @@ def test_sentence_transformers_itself_agrees(released: Path, tmp_path: Path) -> 
     assert torch.allclose(seen[0, : tiny.TERMS], ours, atol=1e-5)
 
 
-def test_compiled_layers_and_whole_chunks_of_tiles_change_nothing(released: Path) -> None:
+def test_the_encoding_towers_and_compiled_layers_change_nothing(
+    released: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The compiler is left out here (it takes a minute on a CPU): what is tested is all that surrounds it."""
     model = checkpoint.load(released).model
     ids = torch.randint(0, 500, (2, 50))
     ids[:, 5:37] = tiny.IMAGE_TOKEN
-    tiles = torch.rand(2 * 32 // tiny.TOKENS_A_TILE, 3, tiny.TILE, tiny.TILE)
+    tiles = torch.randint(0, 256, (2 * 32 // tiny.TOKENS_A_TILE, 3, tiny.TILE, tiny.TILE), dtype=torch.uint8)
     mask = torch.ones_like(ids)
     with torch.inference_mode():
-        plain = model(ids, mask, tiles)
+        plain = model(ids, mask, (tiles / 255 - 0.5) / 0.5)
         places = (ids == tiny.IMAGE_TOKEN).flatten().nonzero().squeeze(1)
+        monkeypatch.setattr(tower, "TILES_ON_CPU", 3)
+        assert model.for_encoding(0.5, 0.5)
+        assert model.text_tower is not None
+        chunked = [model(ids, None, tiles, places)]
         with unittest.mock.patch.object(torch.nn.Module, "compile"):
-            model.compile_layers(3)
-        chunked = model(ids, None, tiles, places)
-    torch.testing.assert_close(chunked.logits, plain.logits, atol=1e-5, rtol=1e-4)
+            model.compile_layers()
+        chunked.append(model(ids, None, tiles, places))
+    for ours in chunked:
+        torch.testing.assert_close(ours.logits, plain.logits, atol=1e-5, rtol=1e-4)
     with pytest.raises(InputError, match="image tokens, but the prompts hold"):
         model(ids, None, tiles[:1], places)

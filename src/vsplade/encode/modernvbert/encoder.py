@@ -5,15 +5,14 @@ Queries need the table and the tokenizer only; torch and the network are loaded 
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -32,13 +31,16 @@ if TYPE_CHECKING:
     from vsplade.encode.modernvbert.model import Pooled, SpladeModel
 
 Cut: TypeAlias = "tuple[Tensor, Grid]"
+Running: TypeAlias = "tuple[Tensor, Any]"
 Prepared: TypeAlias = "tuple[NDArray[np.uint8] | Tensor, Grid] | Tensor"
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _PRECISIONS = ("float32", "bfloat16", "float16")
 _WHOLE_PAGE = Box(0.0, 0.0, 1.0, 1.0)
-_COMPILED_TILES = 104
-"""Eight A4 pages: enough to fill a GPU, and a batch of 16 wastes nothing."""
+_IN_FLIGHT = 2
+"""Batches that a GPU has before it while the one before them is read back."""
+_THREADS_FOR_GPU = 4
+"""They only copy pictures; more of them would be in the way of the thread that starts the kernels."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,11 @@ class ModernVBertOptions:
     batch: int = 0
     """Pages at a time; 0: 16 on a GPU, 2 elsewhere."""
     threads: int = 0
-    """Pages that are cut to tiles side by side; 0 is one for every core."""
+    """Pages that are prepared side by side; 0 is one for every core, or 4 where a GPU cuts the tiles."""
     top: int = 0
     """Keep a page's heaviest terms only; 0 keeps all."""
     compile: bool = False
-    """Fuse the network's kernels: half a minute before the first page, then more pages a second."""
+    """Have torch compile the text layers, instead of our kernels: some ten seconds before the first page."""
 
     def __post_init__(self) -> None:
         if self.precision and self.precision not in _PRECISIONS:
@@ -120,25 +122,25 @@ class ModernVBertEncoder:
         return self._side.encode(text)
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
-        """Threads prepare pages while the network works on those before; a batch is read back when the next
-        one is under way, so that a GPU need not wait for Python.
+        """Threads prepare pages while the network works on those before. On a GPU two batches are under way
+        before the one ahead of them is read back: it need not wait for Python.
         """
         batch = self.options.batch or (16 if self.on_gpu else 2)
-        threads = self.options.threads or os.cpu_count() or 1
+        ahead = _IN_FLIGHT if self.on_gpu else 0
         waiting: deque[Future[Prepared]] = deque()
-        running: Pooled | None = None
-        with ThreadPoolExecutor(threads, thread_name_prefix="tiles") as pool:
+        running: deque[Running] = deque()
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="tiles") as pool:
             for page in pages:
                 waiting.append(pool.submit(self._prepare, page.image))
                 if len(waiting) >= 2 * batch:
-                    started = self._pool([waiting.popleft().result() for _ in range(batch)])
-                    yield from self._read_back(running)
-                    running = started
+                    running.append(self._start([waiting.popleft().result() for _ in range(batch)]))
+                    while len(running) > ahead:
+                        yield from self._read_back(running.popleft())
             while waiting:
-                started = self._pool([waiting.popleft().result() for _ in range(min(batch, len(waiting)))])
-                yield from self._read_back(running)
-                running = started
-            yield from self._read_back(running)
+                last = [waiting.popleft().result() for _ in range(min(batch, len(waiting)))]
+                running.append(self._start(last))
+            while running:
+                yield from self._read_back(running.popleft())
 
     def encode_with_places(self, page: Page) -> tuple[SparseVector, list[Box]]:
         """The vector, and for each term the cell of the page whose logit was the largest."""
@@ -148,8 +150,9 @@ class ModernVBertEncoder:
         ids = np.array(self._processor.prompt_ids(cut[1]))
         order = np.cumsum(ids == self._image_token) - 1
         positions = pooled.positions[0].cpu().numpy()[vector.terms.astype(np.int64)]
+        settings = self._processor.settings
         boxes = [
-            self._box(int(order[place]), cut[1]) if ids[place] == self._image_token else _WHOLE_PAGE
+            settings.cell(int(order[place]), cut[1]) if ids[place] == self._image_token else _WHOLE_PAGE
             for place in positions
         ]
         return vector, boxes
@@ -161,9 +164,13 @@ class ModernVBertEncoder:
         import torch
 
         plain = image if image.mode in ("L", "RGB") else image.convert("RGB")
-        return torch.from_numpy(np.array(plain)).pin_memory()
+        shape = (plain.height, plain.width, 3)[: 2 if plain.mode == "L" else 3]
+        picture = torch.empty(shape, dtype=torch.uint8, pin_memory=True)
+        picture.numpy()[...] = np.asarray(plain)
+        return picture
 
     def _cut(self, prepared: Prepared) -> Cut:
+        """Tiles on the device; where it is a GPU, they belong to the stream beside the network's."""
         import torch
 
         from vsplade.encode.modernvbert import resample
@@ -173,18 +180,20 @@ class ModernVBertEncoder:
             if isinstance(tiles, np.ndarray):
                 tiles = torch.from_numpy(tiles).to(self._device)
             return tiles, grid
-        picture = prepared.to(self._device, non_blocking=True)
-        planes = picture[None] if picture.dim() == 2 else picture.permute(2, 0, 1).contiguous()
-        tiles, grid = resample.cut(planes, self._processor.settings)
-        return tiles.expand(-1, 3, -1, -1), grid
+        with self._beside():
+            picture = prepared.to(self._device, non_blocking=True)
+            planes = picture[None] if picture.dim() == 2 else picture.permute(2, 0, 1).contiguous()
+            tiles, grid = resample.cut(planes, self._processor.settings)
+            return tiles.expand(-1, 3, -1, -1), grid
 
     def _pool(self, prepared: list[Prepared]) -> Pooled:
         """Starts a batch; on a GPU it may still run when this returns."""
         import torch
 
-        settings = self._processor.settings
-        model, device = self._model, self._device
-        cut = [self._cut(one) for one in prepared]
+        model = self._model
+        with self._beside():
+            cut = [self._cut(one) for one in prepared]
+            tiles = self._pixels(torch.cat([tiles for tiles, _ in cut]))
         prompts = [self._processor.prompt_ids(grid) for _, grid in cut]
         ids = torch.full((len(prompts), max(map(len, prompts))), self._padding, dtype=torch.long)
         mask = torch.zeros_like(ids)
@@ -192,20 +201,54 @@ class ModernVBertEncoder:
             ids[row, : len(prompt)] = torch.tensor(prompt)
             mask[row, : len(prompt)] = 1
         places = (ids == self._image_token).flatten().nonzero().squeeze(1)
-        ragged = len(set(map(len, prompts))) > 1
-        # Bytes travel to the device, a quarter of the floats; they are normalised there.
-        tiles = torch.cat([tiles for tiles, _ in cut])
+        ragged = len({len(prompt) for prompt in prompts}) > 1
+        seen = mask if ragged else None
         with torch.inference_mode():
-            pixels = tiles.float().div_(255).sub_(settings.mean).div_(settings.deviation)
-            pooled: Pooled = model(
-                ids.to(device), mask.to(device) if ragged else None, pixels, places.to(device)
-            )
+            if self.on_gpu:
+                main = torch.cuda.current_stream(self._device)
+                main.wait_stream(self._side_stream)
+                tiles.record_stream(main)
+            pooled: Pooled = model(self._sent(ids), self._sent(seen), tiles, self._sent(places))
         return pooled
 
-    def _read_back(self, pooled: Pooled | None) -> Iterator[SparseVector]:
-        if pooled is not None:
-            for row in pooled.weights.float().cpu().numpy():
-                yield self._sparse(row)
+    def _pixels(self, tiles: Tensor) -> Tensor:
+        """Bytes travel to the device and, where the tower takes them, to the tower."""
+        if self._model.tower is not None:
+            return tiles
+        settings = self._processor.settings
+        return tiles.float().div_(255).sub_(settings.mean).div_(settings.deviation)
+
+    def _sent(self, tensor: Tensor | None) -> Any:
+        """On the device; from pinned memory, or the host would wait until the device has come that far."""
+        if tensor is None or not self.on_gpu:
+            return tensor
+        return tensor.pin_memory().to(self._device, non_blocking=True)
+
+    def _beside(self) -> AbstractContextManager[Any]:
+        """Work for a GPU while it is busy with the batch before."""
+        import torch
+
+        return torch.cuda.stream(self._side_stream) if self.on_gpu else nullcontext()
+
+    def _start(self, prepared: list[Prepared]) -> Running:
+        """A batch under way, and what tells when its weights have come back."""
+        import torch
+
+        weights = self._pool(prepared).weights
+        if not self.on_gpu:
+            return weights, None
+        host = torch.empty(weights.shape, dtype=torch.float32, pin_memory=True)
+        host.copy_(weights, non_blocking=True)
+        arrived = torch.cuda.Event()
+        arrived.record(torch.cuda.current_stream(self._device))
+        return host, arrived
+
+    def _read_back(self, running: Running) -> Iterator[SparseVector]:
+        weights, arrived = running
+        if arrived is not None:
+            arrived.synchronize()
+        for row in weights.float().numpy():
+            yield self._sparse(row)
 
     def _sparse(self, weights: NDArray[np.float32]) -> SparseVector:
         if not np.isfinite(weights).all():
@@ -215,17 +258,6 @@ class ModernVBertEncoder:
         terms = np.flatnonzero(weights > 0)
         vector = SparseVector(terms.astype(np.uint32), weights[terms])
         return vector.top(self.options.top) if self.options.top else vector
-
-    def _box(self, order: int, grid: Grid) -> Box:
-        tile, cell = divmod(order, self._processor.settings.tokens_a_tile)
-        side = math.isqrt(self._processor.settings.tokens_a_tile)
-        row, column = divmod(cell, side)
-        if tile >= grid.rows * grid.columns:  # the view of the whole page
-            return Box(column / side, row / side, (column + 1) / side, (row + 1) / side)
-        top, left = divmod(tile, grid.columns)
-        across, down = grid.columns * side, grid.rows * side
-        row, column = top * side + row, left * side + column
-        return Box(column / across, row / down, (column + 1) / across, (row + 1) / down)
 
     # -- the network, loaded with the first page --------------------------------------------------------
 
@@ -246,9 +278,21 @@ class ModernVBertEncoder:
     @cached_property
     def _gpu_cuts(self) -> bool:
         """Triton comes with torch for the GPUs it knows; elsewhere threads cut the tiles."""
-        from vsplade.encode.modernvbert import resample
+        from vsplade.encode.modernvbert import devices, resample
 
-        return resample.can_cut(self._processor.settings) and find_spec("triton") is not None
+        return resample.can_cut(self._processor.settings) and devices.kernels_allowed()
+
+    @property
+    def _threads(self) -> int:
+        if self.options.threads:
+            return self.options.threads
+        return _THREADS_FOR_GPU if self.on_gpu and self._gpu_cuts else os.cpu_count() or 1
+
+    @cached_property
+    def _side_stream(self) -> Any:
+        import torch
+
+        return torch.cuda.Stream(self._device)
 
     @cached_property
     def _device(self) -> Any:
@@ -278,8 +322,10 @@ class ModernVBertEncoder:
             raise MissingExtraError(f"Reading pages with {self._side.name}", "hf") from error
         precision = self.options.precision or ("bfloat16" if self.on_gpu else "float32")
         model = checkpoint.load(self._model_folder, dtype=getattr(torch, precision)).model.to(device)
+        settings = self._processor.settings
+        model.for_encoding(settings.mean, settings.deviation)
         if self.options.compile:
-            model.compile_layers(_COMPILED_TILES)
+            model.compile_layers()
         return model
 
     @property

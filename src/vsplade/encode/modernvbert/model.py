@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vsplade.encode.modernvbert.pooling import max_logits, sparse_weights
+from vsplade.encode.modernvbert.text_tower import TextTower
+from vsplade.encode.modernvbert.tower import Tower
 from vsplade.errors import InputError
 
 ACTIVATIONS = ("softplus", "relu", "one")
@@ -123,17 +123,16 @@ class SpladeModel(nn.Module):
             if token < vocabulary:
                 allowed[token] = 0
         self.register_buffer("allowed", allowed, persistent=False)
-        self.tiles_at_a_time = 0
-        """Tiles that go through the vision tower together; 0: all."""
-        self.vision_attention: list[SDPBackend] = []
-        """Attention kernels for the vision tower in order of preference; empty: torch chooses."""
+        self.tower: Tower | None = None
+        """The vision tower's forward pass for encoding; it takes tiles of bytes. See ``for_encoding``."""
+        self.text_tower: TextTower | None = None
 
     def hidden_states(
         self, ids: Tensor, mask: Tensor | None, tiles: Tensor | None = None, places: Tensor | None = None
     ) -> Tensor:
-        """(pages, positions, width). ``tiles`` are all pages' tiles, normalised, in the order of their
-        tokens; ``places`` are the image tokens' numbers among all positions, where the caller knows them:
-        looking for them makes a GPU wait. Without ``mask`` all positions count.
+        """(pages, positions, width). ``tiles`` are all pages' tiles in the order of their tokens, normalised
+        unless ``for_encoding`` was called; ``places`` are the image tokens' numbers among all positions,
+        where the caller knows them: looking for them makes a GPU wait. Without ``mask`` all positions count.
         """
         inputs = self.body.get_input_embeddings()(ids)
         if tiles is not None and len(tiles):
@@ -147,32 +146,35 @@ class SpladeModel(nn.Module):
                 )
             flat = inputs.flatten(0, 1).index_copy(0, places, seen.to(inputs.dtype))
             inputs = flat.view_as(inputs)
+        if self.text_tower is not None:
+            return self.text_tower(inputs, mask)
         hidden: Tensor = self.body.text_model(inputs_embeds=inputs, attention_mask=mask).last_hidden_state
         return hidden
 
     def see(self, tiles: Tensor) -> Tensor:
         """(image tokens of all tiles, width)."""
-        step = self.tiles_at_a_time or len(tiles)
-        short = -len(tiles) % step
-        if short:  # a compiled tower takes one size only
-            tiles = torch.cat([tiles, tiles.new_zeros(short, *tiles.shape[1:])])
-        parts = []
-        with (
-            sdpa_kernel(self.vision_attention, set_priority=True) if self.vision_attention else nullcontext()
-        ):
-            for part in tiles.split(step):
-                seen = self.body.vision_model(pixel_values=part.to(self.body.dtype)).last_hidden_state
-                parts.append(self.body.connector(seen))
-        seen = torch.cat(parts) if len(parts) > 1 else parts[0]
-        return seen[: len(seen) - short].flatten(0, 1)
+        if self.tower is not None:
+            seen = self.tower(tiles)
+        else:
+            seen = self.body.vision_model(pixel_values=tiles.to(self.body.dtype)).last_hidden_state
+        return self.body.connector(seen).flatten(0, 1)
 
-    def compile_layers(self, tiles: int) -> None:
-        """Fused kernels for all layers; the vision tower's for ``tiles`` tiles at a time. The first pages
-        take some seconds longer.
+    def for_encoding(self, mean: float, deviation: float) -> bool:
+        """Take the faster forward passes from now on, where they know the layers' kind. Where this says so,
+        ``tiles`` are bytes, to be normalised with this mean and deviation. The weights must not change
+        any more, nor move.
         """
-        self.tiles_at_a_time = tiles
-        for layer in self.body.vision_model.encoder.layers:
-            layer.compile(dynamic=False)
+        if TextTower.fits(self.body.text_model):
+            self.text_tower = TextTower(self.body.text_model)
+        if Tower.fits(self.body.vision_model):
+            self.tower = Tower(self.body.vision_model, mean, deviation)
+        return self.tower is not None
+
+    def compile_layers(self) -> None:
+        """Have torch fuse the text layers' kernels, instead of ours. The first pages take some ten seconds
+        longer.
+        """
+        self.text_tower = None
         for layer in self.body.text_model.layers:
             layer.compile()
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.errors import InputError, MissingExtraError
+from vsplade.types import Box
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -77,6 +78,18 @@ class Settings:
             raise InputError(
                 f"{folder}: the image processor's configuration cannot be read ({error})."
             ) from error
+
+    def cell(self, order: int, grid: Grid) -> Box:
+        """Where on the page an image token stands, counted among all of a page's."""
+        tile, cell = divmod(order, self.tokens_a_tile)
+        side = math.isqrt(self.tokens_a_tile)
+        row, column = divmod(cell, side)
+        if tile >= grid.rows * grid.columns:  # the view of the whole page
+            return Box(column / side, row / side, (column + 1) / side, (row + 1) / side)
+        top, left = divmod(tile, grid.columns)
+        across, down = grid.columns * side, grid.rows * side
+        row, column = top * side + row, left * side + column
+        return Box(column / across, row / down, (column + 1) / across, (row + 1) / down)
 
 
 class PageProcessor:

@@ -71,9 +71,11 @@ def _kernel_resize(picture: Tensor, first: Tensor, taps: Tensor, axis: int) -> T
     inputs, shape[axis] = shape[axis], len(first)
     out = torch.empty(shape, dtype=torch.uint8, device=source.device)
     grid = (-(-out.numel() // _BLOCK),)
+    wide = max(source.numel(), out.numel()) > 2**30
     _kernel()[grid](
-        source, first, taps, out, out.numel(), inputs, len(first), inner, taps.shape[1], BLOCK=_BLOCK
-    )
+        source, first, taps, out, out.numel(), inputs, len(first), inner, taps.shape[1], WIDE=wide,
+        BLOCK=_BLOCK,
+    )  # fmt: skip
     return out
 
 

@@ -88,13 +88,16 @@ def ablate(options: AblationOptions, say: Callable[[str], None] = lambda _: None
     results: list[dict[str, Any]] = []
     if not options.rows:
         results.append(measure_untrained(material, options, device))
+        _keep(options.out / "ablation.json", options, results)
+    del material
     jobs = [(row, seed) for seed in range(options.seeds) for row in rows]
     for result in _run_all(jobs, options, str(cache), str(device)):
         results.append(result)
-        facts = json.dumps(result["final"])
+        facts = result.get("failed") or json.dumps(result["final"])
         say(f"{result['row']}, seed {result['seed']}: {facts} ({result['seconds']:.0f} s)")
         _keep(options.out / "ablation.json", options, results)
-    return {"rows": len(rows), "runs": len(jobs), "out": str(options.out / "ablation.json")}
+    failed = sum("failed" in result for result in results)
+    return {"rows": len(rows), "runs": len(jobs), "failed": failed, "out": str(options.out / "ablation.json")}
 
 
 def _run_all(
@@ -106,9 +109,16 @@ def _run_all(
             yield train_row(row, seed, options, cache, device)
         return
     with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
-        running = [pool.submit(train_row, row, seed, options, cache, device) for row, seed in jobs]
+        running = {
+            pool.submit(train_row, row, seed, options, cache, device): (row, seed) for row, seed in jobs
+        }
         for done in as_completed(running):
-            yield done.result()
+            row, seed = running[done]
+            try:
+                yield done.result()
+            except Exception as error:  # the other runs are worth having all the same
+                failed = f"{type(error).__name__}: {error}"
+                yield {"row": row.name, "seed": seed, "seconds": 0.0, "failed": failed, "final": {}}
 
 
 def _possible(row: Row, material: Material) -> bool:
@@ -143,8 +153,7 @@ def measure_untrained(material: Material, options: AblationOptions, device: torc
 
 
 def train_row(row: Row, seed: int, options: AblationOptions, cache: str, device: str) -> dict[str, Any]:
-    if device == "cpu":
-        torch.set_num_threads(1)
+    torch.set_num_threads(1)  # batches are put together on the CPU; the processes share it
     torch.set_float32_matmul_precision("high")
     material = _material(cache, device)
     began = time.monotonic()

@@ -30,7 +30,9 @@ def read_results(path: Path) -> Results:
 
     rows: Results = {}
     for name in ("before training", *(row.name for row in ROWS)):
-        found = sorted((run for run in runs if run["row"] == name), key=lambda run: run["seed"])
+        found = sorted(
+            (run for run in runs if run["row"] == name and "failed" not in run), key=lambda run: run["seed"]
+        )
         if found:
             rows[name] = found
     return rows

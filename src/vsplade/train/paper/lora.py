@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from vsplade.encode.modernvbert.model import QueryTable, SpladeModel
 from vsplade.errors import InputError
 
+_BEFORE_ADAPTERS = ("layer_norm1", "layer_norm2", "attn_norm", "mlp_norm")
+"""Norms in the layers of both towers whose output goes to adapted linear layers and nowhere else."""
+
 
 class LoraLinear(nn.Module):
     """``base`` is frozen; ``down`` and ``up`` are learned. ``up`` starts at 0, so nothing changes at
@@ -36,8 +39,21 @@ class LoraLinear(nn.Module):
         return self.base.bias
 
     def forward(self, inputs: Tensor) -> Tensor:
-        low = nn.functional.linear(nn.functional.linear(inputs, self.down), self.up)
-        return self.base(inputs) + self.share * low
+        """One cast of the input under autocast, and the low-rank part added in place: kept for the way back
+        are the input and ``rank`` numbers a row, nothing of the output's size.
+        """
+        kind = self._kind(inputs)
+        rows = inputs.flatten(0, -2).to(kind)
+        bias = self.base.bias
+        wide = nn.functional.linear(rows, self.base.weight.to(kind), None if bias is None else bias.to(kind))
+        low = nn.functional.linear(rows, self.down.to(kind))
+        wide.addmm_(low, self.up.to(kind).t(), alpha=self.share)
+        return wide.view(*inputs.shape[:-1], -1)
+
+    @staticmethod
+    def _kind(inputs: Tensor) -> torch.dtype:
+        device = inputs.device.type
+        return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
 
     def merged(self) -> nn.Linear:
         with torch.no_grad():
@@ -57,7 +73,14 @@ def adapt(model: SpladeModel, rank: int, alpha: float, vision: bool, seed: int) 
             for name, child in list(parent.named_children()):
                 if isinstance(child, nn.Linear):
                     setattr(parent, name, LoraLinear(child, rank, alpha, generator))
+                elif name in _BEFORE_ADAPTERS:
+                    child.register_forward_hook(_cast_once)
     unfreeze_query(model)
+
+
+def _cast_once(_: nn.Module, __: object, output: Tensor) -> Tensor:
+    """Autocast leaves a norm's output in float32; queries, keys and values would keep a cast copy each."""
+    return output.to(LoraLinear._kind(output))
 
 
 def unfreeze_query(model: SpladeModel) -> None:
