@@ -90,3 +90,16 @@ def test_a_shipped_model_has_no_optimizer_state() -> None:
     assert not checkpoint.load_optimizer(
         torch.optim.AdamW(model.parameters()), {"model.weight": model.weight}
     )
+
+
+def test_a_reader_of_another_vocabulary_is_refused(tmp_path: Path, tiny: NetworkConfig) -> None:
+    path = tmp_path / "a.safetensors"
+    checkpoint.save(path, {"model.x": torch.ones(2)}, {"network": tiny.to_json(), "vocabulary": "other"})
+    with pytest.raises(InputError, match="another vocabulary"):
+        checkpoint.load_reader(path)
+
+
+def test_something_else_is_refused(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "a.safetensors", {"x": torch.ones(1)}, {})
+    with pytest.raises(InputError, match="not a checkpoint of the reader"):
+        checkpoint.load_reader(tmp_path / "a.safetensors")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +17,10 @@ onnxruntime = pytest.importorskip("onnxruntime")
 from vsplade.encode.network import NetworkConfig, Reader
 from vsplade.encode.reader import fold
 from vsplade.encode.reader_torch import load_network
+from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.train import checkpoint
-from vsplade.train.export import export, export_head, fold_norms
+from vsplade.train.export import export, fold_norms
 from vsplade.train.options import ExportOptions
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -46,7 +46,11 @@ def reader() -> Reader:
 def exported(reader: Reader, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export")
     tensors = {f"model.{n}": t for n, t in reader.state_dict().items()}
-    checkpoint.save(folder / "last.safetensors", tensors, {"network": reader.config.to_json()})
+    checkpoint.save(
+        folder / "last.safetensors",
+        tensors,
+        {"network": reader.config.to_json(), "vocabulary": Tokenizer.load().fingerprint},
+    )
     (folder / "pdfs").mkdir()
     shutil.copy(EXAMPLES / "report.pdf", folder / "pdfs")
     options = ExportOptions(
@@ -132,15 +136,6 @@ def test_the_size_comes_to_torch_as_it_was(reader: Reader, exported: Path) -> No
         through_torch = torch.exp2(loaded.size(loaded.head.look(features)))[:, 0].numpy()
     assert np.allclose(through_torch, em, rtol=0.1)
     assert np.corrcoef(through_torch, em)[0, 1] > 0.98
-
-
-def test_a_size_that_was_never_learned_is_not_exported(reader: Reader, tmp_path: Path) -> None:
-    """Checkpoints of before the size was learned hold zeros for it; the reader then guesses."""
-    untrained = copy.deepcopy(reader)
-    torch.nn.init.zeros_(untrained.size.weight)
-    export_head(untrained, tmp_path)
-    features = np.ones((3, 24 + 32), np.float32)
-    assert [part.shape for part in run(tmp_path / "head.onnx", features=features)] == [(3, 4), (3, 4)]
 
 
 def test_export_without_real_pages_is_refused(exported: Path, tmp_path: Path) -> None:

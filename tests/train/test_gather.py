@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vsplade.encode.tokenizer import CONTINUATION, Tokenizer
+from vsplade.encode.tokenizer import GOES_ON, Tokenizer
 from vsplade.errors import InputError
 from vsplade.train import vocabulary
 from vsplade.train.gather import gather_text
@@ -21,7 +21,7 @@ from vsplade.train.options import (
     WordsOptions,
 )
 from vsplade.train.query_table import build_query_table
-from vsplade.train.vocabulary import build_vocabulary, digit_pieces, letter_pieces
+from vsplade.train.vocabulary import build_vocabulary, digit_pieces, picked
 from vsplade.train.words import CHARSET, WordBank, build_words
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -100,10 +100,19 @@ def test_a_vocabulary_holds_words_digits_and_letters(tmp_path: Path, monkeypatch
     result = build_vocabulary(VocabularyOptions((text,), out, size=6000, whole_words=1500))
     lines = out.read_text().split()
     assert len(lines) == len(set(lines)) == result["tokens"] == 6000
-    assert {"zorblax", "the", *digit_pieces(), *letter_pieces()} <= set(lines)
-    going_on = [line.startswith(CONTINUATION) for line in lines]
+    assert {"zorblax", "the", *digit_pieces(), "q##", "##q"} <= set(lines)
+    going_on = [GOES_ON in line for line in lines]
     assert going_on == sorted(going_on), "pieces come after words"
     assert Tokenizer(lines).encode("zorblax") == [lines.index("zorblax")]
+
+
+def test_pieces_show_most_letters_of_most_words() -> None:
+    words = [(["tox", "to", "t"], 5.0), (["top", "to", "t"], 4.0), (["qu", "q"], 1.0), (["xen", "x"], 0.1)]
+    assert picked(words, 4) == ["q", "t", "to", "x"], "one piece for the two words that begin alike"
+    words += [([a + b + "x", a + b, a], 1.0) for a in "abc" for b in "defghij"]
+    few = picked(words, 6 + 21)
+    assert len(few) == 6 + 21
+    assert not {"ad", "be", "cf"} & set(few), "what longer pieces show gives way to them"
 
 
 def test_the_word_bank_is_made_from_text(tmp_path: Path) -> None:
@@ -120,7 +129,7 @@ def test_the_word_bank_is_made_from_text(tmp_path: Path) -> None:
     assert result["stream"]["prose"] == 1000
     terms = set(bank.pieces[bank.pieces >= 0].tolist())
     tokenizer = Tokenizer.load()
-    whole = [n for n in range(len(tokenizer)) if not tokenizer.token(n).startswith(CONTINUATION)]
+    whole = [n for n in range(len(tokenizer)) if GOES_ON not in tokenizer.token(n)]
     assert len(terms.intersection(whole)) == len(whole), "every whole word is drawn some time"
 
 

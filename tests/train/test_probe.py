@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="training needs torch: pip install '
 pytest.importorskip("safetensors", reason="checkpoints need safetensors: pip install 'vsplade[train]'")
 
 from vsplade.encode.network import NetworkConfig, Reader
+from vsplade.encode.tokenizer import Tokenizer
 from vsplade.train import checkpoint
 from vsplade.train.options import ProbeOptions
 from vsplade.train.probe import BEST, picture, probe, pyramid, read_cells
@@ -30,7 +31,11 @@ def test_cells_are_kept_with_their_page_and_place(tmp_path: Path, reader: Reader
     for name, size in (("a", (96, 64)), ("b", (64, 160))):
         Image.effect_noise(size, 80).convert("L").save(tmp_path / "pages" / f"{name}.png")
     tensors = {f"model.{n}": t for n, t in reader.state_dict().items()}
-    checkpoint.save(tmp_path / "last.safetensors", tensors, {"network": reader.config.to_json()})
+    checkpoint.save(
+        tmp_path / "last.safetensors",
+        tensors,
+        {"network": reader.config.to_json(), "vocabulary": Tokenizer.load().fingerprint},
+    )
     options = ProbeOptions(tmp_path / "last.safetensors", tmp_path / "pages", tmp_path / "cells.npz")
     result = probe(options)
     with np.load(tmp_path / "cells.npz") as cells:

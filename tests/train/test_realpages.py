@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch: pip install 'vsplade[train]'")
 
-from vsplade.encode.tokenizer import Tokenizer
+from vsplade.encode.tokenizer import Tokenizer, letters_of
 from vsplade.train.realpages import PagePool, RealPage, page_jobs, read_page, read_pages
 from vsplade.train.scenes import SIZE
 from vsplade.train.targets import contrast
@@ -58,7 +58,7 @@ def test_a_piece_stands_inside_the_box_of_its_word(name: str) -> None:
     boxes = word_boxes(document[0], scale)
     tokenizer, checked = Tokenizer.load(), 0
     for x, y, em, term, *_ in page.pieces:
-        token = tokenizer.token(int(term)).removeprefix("##")
+        token = letters_of(tokenizer.token(int(term)))
         if term < 0 or len(token) < 4:
             continue
         inside = [

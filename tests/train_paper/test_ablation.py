@@ -14,6 +14,7 @@ pytest.importorskip("safetensors")
 from PIL import Image  # noqa: E402
 
 from vsplade.encode.network import Head, NetworkConfig, Reader  # noqa: E402
+from vsplade.encode.tokenizer import Tokenizer  # noqa: E402
 from vsplade.errors import InputError  # noqa: E402
 from vsplade.train import checkpoint  # noqa: E402
 from vsplade.train.paper import ablation, ablation_data  # noqa: E402
@@ -33,7 +34,7 @@ def write_reader(path: Path) -> Path:
     with torch.no_grad():
         reader.trunk.word.bias.fill_(0.0)
     tensors = {f"model.{name}": tensor for name, tensor in reader.state_dict().items()}
-    checkpoint.save(path, tensors, {"network": config.to_json()})
+    checkpoint.save(path, tensors, {"network": config.to_json(), "vocabulary": Tokenizer.load().fingerprint})
     return path
 
 

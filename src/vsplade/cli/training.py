@@ -227,6 +227,16 @@ def export(as_json: bool, **given: Any) -> None:
     _report(result, as_json)
 
 
+@train.command("certainty")
+@options_of(options.CertaintyOptions)
+@json_option
+def certainty(as_json: bool, **given: Any) -> None:
+    """Measure how often each term stands on the page where it was read."""
+    from vsplade.train.certainty import measure_certainty
+
+    _report(measure_certainty(_build(options.CertaintyOptions, given)), as_json)
+
+
 @train.command("paper")
 @options_of(paper.PaperOptions)
 @json_option

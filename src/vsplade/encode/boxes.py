@@ -41,13 +41,6 @@ FARTHER = 0.2
 """... and so many em more, because the middle is not exact: in short words that is much."""
 
 
-def guessed_box(letters: str, middle: NDArray[Any], pixel: NDArray[Any]) -> Box:
-    """As wide and high as words are in common sizes of type."""
-    x, y = middle.tolist()
-    across, down = (pixel * np.array([4.0 * len(letters) + 4, 11])).tolist()
-    return Box(max(0.0, x - across), max(0.0, y - down), min(1.0, x + across), min(1.0, y + down))
-
-
 def box_on_ink(
     grey: NDArray[np.uint8], letters: str, middle: NDArray[Any], pixel: NDArray[Any], em: float
 ) -> Box:

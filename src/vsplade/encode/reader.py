@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.encode.boxes import box_on_ink, guessed_box
+from vsplade.encode.boxes import box_on_ink
 from vsplade.encode.ink import BLOCK, rectangles
 from vsplade.encode.tokenizer import Tokenizer, letters_of
 from vsplade.encode.weighting import PageWeighting
@@ -38,7 +38,7 @@ FOLD = 4
 HEAD_ROWS = 128
 """Cells named at a time: their logits over the vocabulary stay in the cache."""
 _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
-_FILES = ("trunk.onnx", "head.onnx", "query.npy", "related.npy", "reader.json")
+_FILES = ("trunk.onnx", "head.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Cells:
     pixel: NDArray[np.float32]  # (n, 2) one pixel of the copy it was read on, in fractions of the page
     probability: NDArray[np.float32]  # (n, best), that the term stands there
     term: NDArray[np.int32]
-    em: NDArray[np.float32]  # (n,) of the type, in pixels of the copy; NaN from a model that cannot tell
+    em: NDArray[np.float32]  # (n,) of the type, in pixels of the copy
 
     @staticmethod
     def join(parts: Sequence[Cells]) -> Cells:
@@ -116,7 +116,7 @@ class ReaderEncoder:
         """Of the weights, the table, and every setting that changes a vector."""
         digest = hashlib.blake2b(digest_size=8)
         digest.update(self._config["weights"].encode())
-        for table in ("query.npy", "related.npy"):
+        for table in ("query.npy", "related.npy", "certainty.npy"):
             digest.update((self._folder / table).read_bytes())
         rest = {k: self._config[k] for k in ("points", "scales", "floor", *_WEIGHTING, "related", "lightest")}
         digest.update(json.dumps([rest, self.options.point, self.longest_edge], sort_keys=True).encode())
@@ -130,17 +130,33 @@ class ReaderEncoder:
     def longest_edge(self) -> int:
         return self.options.longest_edge or int(self._config["longest_edge"])
 
+    def _numbers(self, name: str) -> NDArray[np.float32]:
+        numbers: NDArray[np.float32] = np.load(self._folder / name, allow_pickle=False).astype(np.float32)
+        return numbers
+
+    @cached_property
+    def _importance(self) -> NDArray[np.float32]:
+        """What a term is worth in a query, as it was learned."""
+        return self._numbers("query.npy")
+
+    @cached_property
+    def _certainty(self) -> NDArray[np.float32]:
+        """How often a term stands where it was read: less often for two letters than for a long word."""
+        return self._numbers("certainty.npy")
+
     @cached_property
     def query_weights(self) -> NDArray[np.float32]:
-        table: NDArray[np.float32] = np.load(self._folder / "query.npy", allow_pickle=False).astype(
-            np.float32
-        )
-        return table
+        """Importance over certainty.
+
+        Page weights hold the certainty, so that a page's heaviest terms are those that stand there; its score
+        is the same as without.
+        """
+        return self._importance / self._certainty
 
     @cached_property
     def _worth(self) -> NDArray[np.float32]:
         """What one standing of a term is worth: those worth less than the point's ``least`` are not kept."""
-        return np.maximum(self.query_weights, np.float32(self._point["common"]))
+        return np.maximum(self._importance, np.float32(self._point["common"]))
 
     @cached_property
     def _related(self) -> NDArray[np.int64]:
@@ -168,7 +184,7 @@ class ReaderEncoder:
 
         What weighs next to nothing ("the", "what") is left out, unless there is nothing else.
         """
-        table = self.query_weights
+        table = self._importance
         weights: dict[int, float] = {}
         terms = set(self._tokenizer.encode(text))
         for term in terms:
@@ -178,7 +194,8 @@ class ReaderEncoder:
                 weights[other] = max(weights.get(other, 0.0), share)
         weights |= {term: float(table[term]) for term in terms}
         heavy = {term: weight for term, weight in weights.items() if weight >= self._config["lightest"]}
-        return SparseVector.from_dict(heavy or weights)
+        kept = heavy or weights
+        return SparseVector.from_dict({term: kept[term] / float(self._certainty[term]) for term in kept})
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         """As many pages at a time as there are threads; the next ones wait to be asked for."""
@@ -208,11 +225,7 @@ class ReaderEncoder:
     def _box(self, cells: Cells, row: int, term: int, grey: NDArray[np.uint8]) -> Box:
         letters = letters_of(self._tokenizer.token(term))
         middle, pixel, em = cells.middle[row], cells.pixel[row], float(cells.em[row])
-        return (
-            guessed_box(letters, middle, pixel)
-            if np.isnan(em)
-            else box_on_ink(grey, letters, middle, pixel, em)
-        )
+        return box_on_ink(grey, letters, middle, pixel, em)
 
     def read(self, image: Image.Image) -> Cells:
         """Every word cell of a page, over all the sizes it is read at."""
@@ -261,19 +274,19 @@ class ReaderEncoder:
     def _name(
         self, features: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]:
-        """Probabilities and terms of the best few, and the em; a head may lack the last."""
+        """Probabilities and terms of the best few, and the em."""
         parts = [
             self._sessions[1].run(None, {"features": features[at : at + HEAD_ROWS]})
             for at in range(0, len(features), HEAD_ROWS)
         ]
-        probability, term, *em = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return probability, term, em[0] if em else np.full(len(term), np.nan, np.float32)
+        probability, term, em = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return probability, term, em
 
     def _pool(self, cells: Cells) -> SparseVector:
         count = np.bincount(cells.term.ravel(), cells.probability.ravel(), len(self._tokenizer))
         terms = np.flatnonzero(count * self._worth > self._point["least"])
-        return self._weigh(terms.astype(np.uint32), count[terms], float(count.sum()))
+        return self.weigh(terms.astype(np.uint32), count[terms], float(count.sum()))
 
-    def _weigh(self, terms: NDArray[np.uint32], counts: NDArray[Any], length: float) -> SparseVector:
+    def weigh(self, terms: NDArray[np.uint32], counts: NDArray[Any], length: float) -> SparseVector:
         """Expected counts to weights, on a page that holds ``length`` pieces in all."""
-        return SparseVector(terms, self._weighting.weigh(counts, length))
+        return SparseVector(terms, self._weighting.weigh(counts, length) * self._certainty[terms])

@@ -73,7 +73,7 @@ def unpacked(path: Path) -> dict[str, NDArray[np.float32]]:
 
 
 def load_network(folder: Path, config: dict[str, Any]) -> Reader:
-    """The network with its norms folded, strictly: every weight must be there, but for the size of type."""
+    """The network with its norms folded, strictly: every weight must be there."""
     reader: Reader = Reader(NetworkConfig(**config["network"])).eval()
     fold_norms(reader)
     found = {
@@ -81,14 +81,11 @@ def load_network(folder: Path, config: dict[str, Any]) -> Reader:
         for part in ("trunk", "head")
         for name, w in unpacked(folder / f"{part}.onnx").items()
     }
-    unused = ("characters.",) if "size.weight" in found else ("characters.", "size.")
-    wanted = {name for name in reader.state_dict() if not name.startswith(unused)}
+    wanted = {name for name in reader.state_dict() if not name.startswith("characters.")}
     if wanted != found.keys():
         odd = sorted(wanted ^ found.keys())
         raise InputError(f"{folder} does not fit the network; missing or unexpected: {', '.join(odd[:5])}.")
     reader.load_state_dict(found, strict=False)
-    if "size.weight" not in found:
-        torch.nn.init.constant_(reader.size.bias, torch.nan)
     return reader
 
 
@@ -302,7 +299,7 @@ class TorchReaderEncoder(ReaderEncoder):
         ends = np.cumsum(kept.sum(1).cpu().numpy())[:-1]
         lengths = counts.sum(1).cpu().numpy().tolist()
         parts = zip(np.split(column, ends), np.split(values, ends), lengths, strict=True)
-        return [self._weigh(*part) for part in parts]
+        return [self.weigh(*part) for part in parts]
 
 
 def _copy_size(size: tuple[int, int], scale: float) -> tuple[int, int]:

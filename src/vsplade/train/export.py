@@ -2,7 +2,7 @@
 
 The trunk becomes an ONNX graph quantised to 8 bits (static, per channel, calibrated on real pages with wear),
 the head one with 8-bit weights and dynamic activations that ends in the best few terms of each cell, and in
-the size of the type there, if the checkpoint has learned it.
+the size of the type there.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class TrunkGraph(nn.Module):
 class HeadGraph(nn.Module):
     """Features to the BEST terms of each cell and their probabilities, and to the em in px, by ``size``."""
 
-    def __init__(self, head: Head, size: nn.Linear | None) -> None:
+    def __init__(self, head: Head, size: nn.Linear) -> None:
         super().__init__()
         self.head = head
         self.size = size
@@ -84,8 +84,6 @@ class HeadGraph(nn.Module):
         # softmax over everything, not logsumexp of it: onnxruntime's is vectorised and three times faster
         best = torch.topk(torch.softmax(self.head.name(seen), 1), BEST, dim=1)
         named = (best.values, best.indices.to(torch.int32))
-        if self.size is None:
-            return named
         return *named, torch.exp(self.size(seen)[:, 0] * math.log(2))
 
 
@@ -146,11 +144,8 @@ def export_trunk(reader: Reader, windows: Tensor, out: Path, method: Calibration
 
 
 def export_head(reader: Reader, out: Path) -> None:
-    learned = bool(
-        reader.size.weight.any()
-    )  # zeros stand in for it in checkpoints of before (train/older.py)
-    graph = HeadGraph(reader.head, reader.size if learned else None).eval()
-    outputs = ["probability", "term", *(["em"] if learned else [])]
+    graph = HeadGraph(reader.head, reader.size).eval()
+    outputs = ["probability", "term", "em"]
     width = reader.config.middle + reader.config.coarse
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / "plain.onnx"
@@ -187,6 +182,8 @@ def export(options: ExportOptions) -> dict[str, Any]:
     export_trunk(reader, windows, options.out, CalibrationMethod[options.method])
     export_head(reader, options.out)
     describe(reader, options.out)
+    # as if every reading were true, until `vsplade train certainty` has measured it
+    np.save(options.out / "certainty.npy", np.ones(reader.config.vocabulary, np.float16))
     sizes = {}
     for name in ("trunk.onnx", "head.onnx"):
         onnx.checker.check_model(str(options.out / name))

@@ -77,6 +77,14 @@ class RetrievalOptions:
 
 
 @dataclass(frozen=True)
+class CertaintyOptions:
+    model: Path = option("A folder with a reader, of `vsplade train export`.", argument=True)
+    pdfs: Path = option("A folder with PDFs that have a text layer.")
+    out: Path = option("The table to write (.npy), a share a term.")
+    pages: int = option("Pages of one PDF, at most.", 8)
+
+
+@dataclass(frozen=True)
 class WordsOptions:
     text: tuple[Path, ...] = option("Text files that running text is taken from.", argument=True)
     out: Path = option("The word bank to write (.npz).")

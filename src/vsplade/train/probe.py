@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features
-from vsplade.train import checkpoint, older
+from vsplade.train import checkpoint
 from vsplade.train.options import ProbeOptions
 
 BEST = 4
@@ -27,7 +27,7 @@ FLOOR = -2.0  # word logit under which a cell is not kept
 
 
 def load_reader(path: Path, device: torch.device) -> Reader:
-    tensors, header = older.load(path)
+    tensors, header = checkpoint.load_reader(path)
     model = Reader(NetworkConfig(**header["network"]))
     checkpoint.load_model(model, tensors)
     return model.eval().to(device)

@@ -23,8 +23,9 @@ from torch import Tensor
 
 from vsplade.config import make_options
 from vsplade.encode.network import NetworkConfig, Reader
+from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
-from vsplade.train import checkpoint, older
+from vsplade.train import checkpoint
 from vsplade.train.glyphs import build_atlas
 from vsplade.train.options import TrainingConfig, TrainingRun
 from vsplade.train.reading import Losses, reader_losses
@@ -67,7 +68,13 @@ def build_supply(
     """Batches from number ``first`` on."""
     workers = max(1, (os.cpu_count() or 2) - 2)
     fonts = sorted(p for p in run.fonts.rglob("*") if p.suffix.lower() in {".ttf", ".otf"})
+    if not fonts:
+        raise InputError(
+            f"There is no .ttf or .otf file in {run.fonts}; `vsplade train fonts` fills such a folder."
+        )
     pdfs = sorted(run.pdfs.rglob("*.pdf")) if run.pdfs else []
+    if run.pdfs and not pdfs:
+        raise InputError(f"There is no PDF in {run.pdfs}. Leave out --pdfs to train on drawn pages only.")
     pool = None
     if pdfs:
         jobs = page_jobs(pdfs, config.pages_per_file, (1000, 1700), config.seed)[: run.most_pages or None]
@@ -144,7 +151,7 @@ class Training:
         self.step, self.spent = 0, 0.0
 
     def restore(self, path: Path, keep_schedule: bool) -> None:
-        tensors, header = older.load(path)
+        tensors, header = checkpoint.load_reader(path)
         checkpoint.load_model(self.model, tensors)
         if keep_schedule:
             if not checkpoint.load_optimizer(self.optimizer, tensors):
@@ -175,6 +182,7 @@ class Training:
             "step": self.step,
             "spent": self.spent,
             "network": self.model.config.to_json(),
+            "vocabulary": Tokenizer.load().fingerprint,
             "training": asdict(self.config),
         }
         checkpoint.save(self.out / name, tensors, header)
@@ -219,7 +227,7 @@ def train(run: TrainingRun, config: TrainingConfig, say: Say = print) -> dict[st
     if run.resume and run.initial:
         raise InputError("Give --resume to go on with a run or --initial to start a new one, not both.")
     start = run.resume or run.initial
-    known = older.load(start)[1]["network"] if start else {}
+    known = checkpoint.load_reader(start)[1]["network"] if start else {}
     network = make_options(NetworkConfig, {**known, **json.loads(run.network)}, "the network")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(config.seed)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import numpy as np
 
+from vsplade.encode.reader import ReaderEncoder, ReaderOptions
 from vsplade.encode.tokenizer import Tokenizer
-from vsplade.encode.weighting import PageWeighting
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.evaluator import search_queries
 from vsplade.evaluate.measures import measure
@@ -51,13 +52,17 @@ def _product(a: SparseVector, b: SparseVector) -> SparseVector:
 
 
 def weigh_text(text: str) -> SparseVector:
-    """A text's terms weighed as the reader weighs what it reads.
+    """A text's terms weighed as the shipped reader weighs what it reads.
 
     So that texts and pictures can be mixed, with the reader's query weights for both.
     """
     terms, counts = np.unique(np.array(Tokenizer.load().encode(text), dtype=np.uint32), return_counts=True)
-    weights = PageWeighting().weigh(counts.astype(np.float64), float(counts.sum()))
-    return SparseVector(terms, weights)
+    return _shipped().weigh(terms, counts.astype(np.float64), float(counts.sum()))
+
+
+@cache
+def _shipped() -> ReaderEncoder:
+    return ReaderEncoder(ReaderOptions())
 
 
 def weigh_texts(texts: Mapping[str, str]) -> PageVectors:

@@ -18,7 +18,7 @@ from vsplade.encode import READER_MODEL
 from vsplade.encode.network import NetworkConfig, Reader
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
-from vsplade.train import checkpoint, older
+from vsplade.train import checkpoint
 from vsplade.train.paper.cells import PageCells, read_pages
 from vsplade.train.paper.data import read_captions
 from vsplade.train.paper.options import AblationOptions
@@ -150,7 +150,7 @@ def load_backbone(path: Path | None, device: torch.device) -> Reader:
 
         folder = path or READER_MODEL.parent
         return load_network(folder, json.loads((folder / "reader.json").read_text("utf-8"))).to(device)
-    tensors, header = older.load(path)
+    tensors, header = checkpoint.load_reader(path)
     reader = Reader(NetworkConfig(**header["network"]))
     checkpoint.load_model(reader.trunk, tensors, "model.trunk.")
     checkpoint.load_model(reader.head, tensors, "model.head.")
