@@ -111,6 +111,7 @@ step_queries() {
         --pairs "$work/data/wikitables.queries.jsonl.gz" --tables "$work/data/wikitables.tables.jsonl.gz" \
         --pairs "$work/data/charts/pairs.jsonl.gz"
     rm "$work/model/prior.npy"
+    vsplade train certainty "$work/model" --pdfs "$work/pdfs" --out "$work/model/certainty.npy"
 }
 
 for step in "$@"; do

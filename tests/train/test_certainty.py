@@ -54,8 +54,10 @@ def test_scores_do_not_depend_on_it(tmp_path: Path) -> None:
     scores, heaviest = [], []
     for reader in readers:
         (vector,) = reader.encode_pages([result.page])
-        query = reader.encode_query(words).to_dict()
-        scores.append(sum(query.get(term, 0.0) * w for term, w in vector.to_dict().items()))
+        query = reader.encode_query(words)
+        weights = dict(zip(query.terms.tolist(), query.weights.tolist(), strict=True))
+        found = zip(vector.terms.tolist(), vector.weights.tolist(), strict=True)
+        scores.append(sum(weights.get(term, 0.0) * weight for term, weight in found))
         heaviest.append(set(vector.top(30).terms.tolist()))
     assert scores[0] > 0
     assert scores[0] == pytest.approx(scores[1], rel=1e-4)
