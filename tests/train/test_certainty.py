@@ -48,7 +48,9 @@ def test_scores_do_not_depend_on_it(tmp_path: Path) -> None:
         model_with(tmp_path / "one", np.ones(size)),
         model_with(tmp_path / "other", np.random.default_rng(0).uniform(0.1, 1, size)),
     ]
-    result = next(iter(render(name_files([sorted(EXAMPLES.rglob("*.pdf"))[0]]), readers[0].longest_edge)))
+    result = next(
+        iter(render(name_files([str(sorted(EXAMPLES.rglob("*.pdf"))[0])]), readers[0].longest_edge))
+    )
     assert not isinstance(result, FileProblem)
     words = " ".join((result.page.text or "").split()[:30])
     scores, heaviest = [], []
