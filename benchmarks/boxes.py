@@ -24,7 +24,7 @@ import pypdfium2.raw as raw
 from numpy.typing import NDArray
 
 from vsplade.encode import load_encoder
-from vsplade.encode.tokenizer import CONTINUATION, Tokenizer, normalise, split_words
+from vsplade.encode.tokenizer import Tokenizer, normalise, split_words
 from vsplade.pages import FileProblem, discover, name_files, render
 from vsplade.types import Box, Page, PlacingEncoder
 
@@ -77,12 +77,10 @@ def true_boxes(page: pypdfium2.PdfPage, tokenizer: Tokenizer) -> dict[int, list[
     for word in printed_words(page):
         seen, position = "".join(letter for letter, _ in word), 0
         for run in split_words(seen):
-            start = position = seen.index(run, position)
-            position += len(run)
-            for term in tokenizer.pieces(run):
-                end = start + len(tokenizer.token(term).removeprefix(CONTINUATION))
-                boxes = [box for _, box in word[start:end]]
-                start = end
+            at = seen.index(run, position)
+            position = at + len(run)
+            for term, start, end in tokenizer.spans(run):
+                boxes = [box for _, box in word[at + start : at + end]]
                 if boxes and boxes[0].left < boxes[-1].right and boxes[0].top < boxes[0].bottom:
                     top, bottom = min(box.top for box in boxes), max(box.bottom for box in boxes)
                     found[term].append(Box(boxes[0].left, top, boxes[-1].right, bottom))
