@@ -111,6 +111,9 @@ class TrainingConfig:
     pieces: int = option("Word pieces of a batch that are named; the others are only found.", 24_576)
     scenes: int = option("Layouts made before the start; words and faces are new every time.", 40_000)
     pages_per_file: int = option("Pages of one PDF, at most.", 150)
+    plain: bool = option(
+        "Running text in black on white only, no wear: to measure what variety gives.", False
+    )
     character_weight: float = option("Weight of the character loss.", 1.0)
     size_weight: float = option("Weight of the loss on the size of type.", 0.3)
     seed: int = option("Of the weights, the layouts and every batch.", 0)

@@ -81,7 +81,8 @@ def build_supply(
         pool = GrowingPool(read_pages(jobs, workers), device, (1000, 3000, 6000), say)
     atlas, faces = build_atlas(fonts[: run.most_fonts or None], workers)
     typesetter = Typesetter(WordBank.load(run.words), atlas.to(device), face_weights(faces), device)
-    synthesis = Synthesis(typesetter, make_scenes(config.scenes, workers, config.seed * 1_000_003))
+    scenes = make_scenes(config.scenes, workers, config.seed * 1_000_003, config.plain)
+    synthesis = Synthesis(typesetter, scenes, config.plain)
     say(f"{atlas.fonts} faces, {config.scenes} scenes, {len(pdfs)} PDFs")
     if pool is not None:
         pool.wait()

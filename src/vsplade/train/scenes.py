@@ -361,11 +361,13 @@ KINDS: list[tuple[Callable[[Scene], None], float]] = [
 ]
 
 
-def make_scene(seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(runs, boxes) of one scene, columns as in RUN and BOX."""
+def make_scene(seed: int, plain: bool = False) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(runs, boxes) of one scene, columns as in RUN and BOX; ``plain``: running text, nothing else."""
     rng = random.Random(seed)
     scene = Scene(rng)
     draw = rng.choices([kind for kind, _ in KINDS], [share for _, share in KINDS])[0]
-    draw(scene)
+    (page if plain else draw)(scene)
+    if plain:
+        scene.boxes.clear()
     runs = np.array(scene.runs, np.float32).reshape(-1, len(RUN))
     return runs, np.array(scene.boxes, np.float32).reshape(-1, len(BOX))

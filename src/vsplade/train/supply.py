@@ -80,7 +80,8 @@ def make_batch(synthesis: Synthesis, pool: PagePool | None, windows: int, real_s
         cut, cut_labels = pool.windows(real)
         labels = Labels.join(labels, cut_labels, windows - real)
         pictures = torch.cat([pictures, cut])
-    pictures = degrade(pictures)
+    if not synthesis.plain:
+        pictures = degrade(pictures)
     return Batch(pictures, build_targets(labels, pictures), windows - real)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 
 import numpy as np
@@ -19,12 +20,15 @@ from vsplade.train.typeset import Labels, Typesetter
 Ragged = tuple[Tensor, Tensor]  # rows of all scenes, and where each scene begins (one more than scenes)
 
 
-def make_scenes(count: int, workers: int, first_seed: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
+def make_scenes(
+    count: int, workers: int, first_seed: int = 0, plain: bool = False
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    make = partial(make_scene, plain=plain)
     seeds = range(first_seed, first_seed + count)
     if workers <= 1:
-        return [make_scene(seed) for seed in seeds]
+        return [make(seed) for seed in seeds]
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        return list(pool.map(make_scene, seeds, chunksize=256))
+        return list(pool.map(make, seeds, chunksize=256))
 
 
 def ragged(rows: Sequence[np.ndarray], device: torch.device) -> Ragged:
@@ -60,8 +64,10 @@ def random_affine(n: int, device: torch.device) -> Tensor:
 
 
 class Synthesis:
-    def __init__(self, typesetter: Typesetter, scenes: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
-        self.typesetter, self.device = typesetter, typesetter.device
+    def __init__(
+        self, typesetter: Typesetter, scenes: Sequence[tuple[np.ndarray, np.ndarray]], plain: bool = False
+    ) -> None:
+        self.typesetter, self.device, self.plain = typesetter, typesetter.device, plain
         self.runs = ragged([runs for runs, _ in scenes], self.device)
         self.boxes = ragged([boxes for _, boxes in scenes], self.device)
         self.scenes = len(scenes)
@@ -74,6 +80,10 @@ class Synthesis:
         boxes, box_window = take(self.boxes, chosen)
         glyphs, labels = self.typesetter.set(runs, run_window, forward)
         planes = torch.zeros(3, n, SIZE, SIZE, device=self.device)
+        if self.plain:
+            planes[1] = 1
+            draw_glyphs(planes[2], glyphs, self.typesetter.atlas.ink)
+            return compose(planes), labels
         tint = torch.rand(n, 1, 1, device=self.device) ** 3 * 0.45
         planes[0] += tint
         planes[1] += tint + (1 - tint) * (1 - 0.6 * torch.rand(n, 1, 1, device=self.device) ** 2)
