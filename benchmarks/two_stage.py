@@ -15,7 +15,7 @@ from pathlib import Path
 from vsplade.encode import load_encoder
 from vsplade.evaluate import load_dataset
 from vsplade.evaluate.vectors import PageVectors
-from vsplade.index import Index, IndexWriter, TwoStage, first_stage
+from vsplade.index import Index, IndexWriter, TwoStage
 
 
 def main() -> None:
@@ -25,11 +25,7 @@ def main() -> None:
     parser.add_argument("--k", type=int, nargs="+", default=[10, 100])
     parser.add_argument("--terms", type=int, nargs="+", default=[10, 25, 50, 100])
     parser.add_argument("--factor", type=int, nargs="+", default=[1, 2, 10], help="pages proposed: k times")
-    parser.add_argument(
-        "--damping", type=float, default=first_stage.DAMPING, help="exponent of the query weights"
-    )
     options = parser.parse_args()
-    first_stage.DAMPING = options.damping
     if len(options.pairs) % 2:
         parser.error("give pairs: vectors.npz DATASET_DIR")
     encoder = load_encoder(options.encoder)

@@ -127,11 +127,17 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class TableEncoder(Encoder, Protocol):
-    """An encoder whose query weights are a table: what a term weighs depends on nothing else."""
+    """An encoder whose query weights are a table: what a term weighs depends on nothing else.
+
+    So it also knows which terms of a page are worth keeping where not all can be kept.
+    """
 
     @property
-    def query_weights(self) -> NDArray[np.float32]:
-        """One for each term of the vocabulary; 0 where ``encode_query`` never asks for the term."""
+    def term_values(self) -> NDArray[np.float32]:
+        """For each term of the vocabulary: a page keeps the terms with the largest weight times this.
+
+        0 where ``encode_query`` never asks for the term.
+        """
         ...
 
 

@@ -13,9 +13,9 @@ from vsplade.types import Json, SparseVector
 
 
 def identity(
-    terms: int, fingerprint: str = "f1", query_weights: NDArray[np.float32] | None = None
+    terms: int, fingerprint: str = "f1", term_values: NDArray[np.float32] | None = None
 ) -> EncoderIdentity:
-    return EncoderIdentity("test", fingerprint, terms, query_weights)
+    return EncoderIdentity("test", fingerprint, terms, term_values)
 
 
 def random_vector(rng: np.random.Generator, vocabulary: int, most: int, least: int = 0) -> SparseVector:
@@ -54,10 +54,10 @@ class Oracle:
         return sorted(found, key=lambda hit: -hit[1])[:k]  # sorted() is stable: ties stay in page order
 
     def proposed(
-        self, query: SparseVector, keep: Mapping[str, int], query_weights: NDArray[np.float32]
+        self, query: SparseVector, keep: Mapping[str, int], term_values: NDArray[np.float32]
     ) -> Oracle:
         """Only the pages that share a term with the query among the ``keep`` of theirs that count most."""
-        matters = np.power(query_weights, np.float32(0.1))
+        matters = term_values
         kept = Oracle()
         for id, (vector, metadata) in self.pages.items():
             counted = SparseVector(vector.terms, vector.weights * matters[vector.terms])

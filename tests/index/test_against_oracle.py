@@ -105,7 +105,7 @@ def apply(folder: Path, changes: list[tuple]) -> Oracle:  # type: ignore[type-ar
     """Make the changes to an index and to the oracle; returns the oracle at the last commit."""
     oracle, committed = Oracle(), Oracle()
     target = IndexWriter(
-        folder, identity(VOCABULARY, query_weights=QUERY_WEIGHTS), first_stage_terms=STORED_TERMS
+        folder, identity(VOCABULARY, term_values=QUERY_WEIGHTS), first_stage_terms=STORED_TERMS
     )
     for what, *rest in [*changes, ("commit",)]:
         if what == "add":

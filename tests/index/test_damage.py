@@ -26,7 +26,7 @@ from .test_crash import holds_one_commit
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """An index with everything in it: segments, tombstones, state, thumbnails, a table, a first stage."""
-    encoder = identity(crash_worker.VOCABULARY, query_weights=np.ones(crash_worker.VOCABULARY, np.float32))
+    encoder = identity(crash_worker.VOCABULARY, term_values=np.ones(crash_worker.VOCABULARY, np.float32))
     with IndexWriter(tmp_path / "i", encoder, first_stage_terms=3) as target:
         for number in (1, 2, 3):
             crash_worker.write_commit(target, number)

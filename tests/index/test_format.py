@@ -28,7 +28,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Sparse
     folder = tmp_path_factory.mktemp("index")
     rng = np.random.default_rng(0)
     vectors = [random_vector(rng, TERMS, 12) for _ in range(PAGES)]
-    encoder = identity(TERMS, query_weights=np.arange(TERMS, dtype=np.float32))
+    encoder = identity(TERMS, term_values=np.arange(TERMS, dtype=np.float32))
     with IndexWriter(folder, encoder, first_stage_terms=4) as writer:
         for number, vector in enumerate(vectors):
             writer.add(f"page-{number}", vector, {"n": number % 3, "odd": True} if number % 2 else {}, b"jpg")
@@ -99,7 +99,7 @@ def test_vectors_and_levels(written: tuple[Path, list[SparseVector]]) -> None:
             pages = found["first.offsets"][where : where + count]
         for page in pages.tolist():
             kept[page].add(term)
-    matters = np.power(np.arange(TERMS, dtype=np.float32), np.float32(0.1))
+    matters = np.arange(TERMS, dtype=np.float32)
     mean = np.mean([len(vector) ** 0.5 for vector in vectors])
     for vector, terms in zip(vectors, kept, strict=True):
         places = max(1, round(4 * len(vector) ** 0.5 / mean))
@@ -131,11 +131,11 @@ def test_pages_and_columns(written: tuple[Path, list[SparseVector]]) -> None:
     assert [page for page in range(PAGES) if bits[page // 8] >> page % 8 & 1] == [9]
 
 
-def test_query_weights(written: tuple[Path, list[SparseVector]]) -> None:
+def test_term_values(written: tuple[Path, list[SparseVector]]) -> None:
     folder, _ = written
     head = manifest(folder)
-    body = (folder / head["query_weights"]).read_bytes()
-    assert zlib.crc32(body) == head["query_weights_crc32"]
+    body = (folder / head["term_values"]).read_bytes()
+    assert zlib.crc32(body) == head["term_values_crc32"]
     assert np.frombuffer(body, "<f4").tolist() == list(range(TERMS))
 
 

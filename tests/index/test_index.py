@@ -389,7 +389,7 @@ class Weighted(Letters):
     """Of every page only "x" to "z" matter in queries."""
 
     fingerprint = "weighted"
-    query_weights = np.array([0.1] * 23 + [9.0] * 3, dtype=np.float32)
+    term_values = np.array([0.1] * 23 + [9.0] * 3, dtype=np.float32)
 
 
 COMMON = SparseVector.from_dict(dict.fromkeys(range(23), 1.0))
@@ -412,14 +412,14 @@ def test_two_stage_search_keeps_what_queries_ask_for(tmp_path: Path) -> None:
     index = Index.open(tmp_path)
     assert index.two_stage_recall([ASKED], 100, TwoStage(5)) == 1.0
     assert len(index.search(ASKED, 100, two_stage=TwoStage(5))) == 59
-    assert index.identity.query_weights is not None
-    assert index.identity.query_weights.tolist() == Weighted.query_weights.tolist()
+    assert index.identity.term_values is not None
+    assert index.identity.term_values.tolist() == Weighted.term_values.tolist()
 
 
 def test_without_a_table_page_weights_choose(tmp_path: Path) -> None:
     fill(tmp_path, Letters(), 0, 30)
     index = Index.open(tmp_path)
-    assert index.identity.query_weights is None
+    assert index.identity.term_values is None
     assert index.two_stage_recall([ASKED], 30, TwoStage(5)) == 0.0
     assert index.two_stage_recall([COMMON], 30, TwoStage(5)) == 1.0
 
@@ -427,9 +427,9 @@ def test_without_a_table_page_weights_choose(tmp_path: Path) -> None:
 def test_an_index_of_before_gets_its_table_from_the_next_writer(tmp_path: Path) -> None:
     fill(tmp_path, Weighted(), 0, 30)
     stored = manifest.load(tmp_path)
-    assert stored.query_weights
-    (tmp_path / stored.query_weights).unlink()
-    older = {key: value for key, value in asdict(stored).items() if not key.startswith("query_weights")}
+    assert stored.term_values
+    (tmp_path / stored.term_values).unlink()
+    older = {key: value for key, value in asdict(stored).items() if not key.startswith("term_values")}
     body = json.dumps(older).encode()
     (tmp_path / "MANIFEST").write_bytes(b"vsplade-index 1 %08x\n" % zlib.crc32(body) + body)
     index = Index.open(tmp_path, Weighted())
@@ -447,6 +447,6 @@ def test_an_index_of_before_gets_its_table_from_the_next_writer(tmp_path: Path) 
 
 @pytest.mark.parametrize("table", [np.ones(25), np.full(26, -1.0), np.full(26, np.nan), np.full(26, 1e30)])
 def test_a_table_that_cannot_be(tmp_path: Path, table: np.ndarray) -> None:
-    with pytest.raises(InputError, match="query weights"):
-        IndexWriter(tmp_path / "i", identity(26, query_weights=table.astype(np.float32)))
+    with pytest.raises(InputError, match="values of"):
+        IndexWriter(tmp_path / "i", identity(26, term_values=table.astype(np.float32)))
     assert not (tmp_path / "i").exists()

@@ -88,9 +88,9 @@ class PairedEncoder:
         return self.first.encode_query(text, statistics)
 
     @cached_property
-    def query_weights(self) -> NDArray[np.float32]:
+    def term_values(self) -> NDArray[np.float32]:
         """Those of the first encoder (all alike where it has no table); plain search asks for no text."""
-        first = self.first.query_weights if isinstance(self.first, TableEncoder) else np.ones(self._split)
+        first = self.first.term_values if isinstance(self.first, TableEncoder) else np.ones(self._split)
         return np.concatenate([first, np.zeros(len(self.text.vocabulary))]).astype(np.float32)
 
     def encode_text_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:

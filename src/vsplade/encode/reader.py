@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 MODEL = Path(__file__).with_name("data") / "reader"
 CELL = 8
+IMPORTANCE_DAMPING = 0.1
+"""How much query weights count when some terms of a page are chosen. 0 keeps words that no query asks for; 1
+keeps the rarest pieces and misreadings, which hardly any query asks for either."""
 FOLD = 4
 HEAD_ROWS = 128
 """Cells named at a time: their logits over the vocabulary stay in the cache."""
@@ -141,17 +144,17 @@ class ReaderEncoder:
 
     @cached_property
     def _certainty(self) -> NDArray[np.float32]:
-        """How often a term stands where it was read: less often for two letters than for a long word."""
+        """How often a term stands where it was read: less often for two letters than for a long word.
+
+        Page weights hold it, so that a page's heaviest terms are those that stand there; query weights are
+        divided by it, so that scores are the same as without.
+        """
         return self._numbers("certainty.npy")
 
     @cached_property
-    def query_weights(self) -> NDArray[np.float32]:
-        """Importance over certainty.
-
-        Page weights hold the certainty, so that a page's heaviest terms are those that stand there; its score
-        is the same as without.
-        """
-        return self._importance / self._certainty
+    def term_values(self) -> NDArray[np.float32]:
+        """A little more for terms that weigh more in queries; the certainty in page weights is undone."""
+        return self._importance ** np.float32(IMPORTANCE_DAMPING) / self._certainty
 
     @cached_property
     def _worth(self) -> NDArray[np.float32]:

@@ -1,9 +1,9 @@
 """The first stage of two-stage search: an inverted structure of the few terms that say most of each page.
 
 Page weights alone choose badly where they are nearly flat and the query weights say what matters: common
-words then take the places. So an index keeps its encoder's table of query weights, if there is one, and a
-term's page weight counts times ``query weight ** DAMPING``. The places are shared out by the square root of
-the pages' numbers of terms: dense pages need more of them. What that finds is in docs/benchmarks.md.
+words then take the places. So an index keeps what its encoder says each term is worth, if it does, and a
+term's page weight counts times that. The places are shared out by the square root of the pages' numbers of
+terms: dense pages need more of them. What that finds is in docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -21,10 +21,6 @@ from vsplade.index.invert import WEIGHTS, Inverted, invert
 from vsplade.index.manifest import Manifest
 from vsplade.index.storage import damaged, write_durably
 
-DAMPING = 0.1
-"""0 keeps words that no query asks for; 1 keeps the rarest pieces and misreadings, which hardly any query
-asks for either, and finds less on scans than 0 does."""
-
 
 def first_stage(
     starts: NDArray[np.uint64],
@@ -32,12 +28,12 @@ def first_stage(
     weights: NDArray[np.float32],
     vocabulary: int,
     average: int,
-    query_weights: NDArray[np.float32] | None,
+    term_values: NDArray[np.float32] | None,
 ) -> Inverted:
     """Invert only the terms of each page that count most (ties go to the smaller term)."""
     lengths = np.diff(starts).astype(np.int64)
     keep = _places(lengths, average)
-    kept = _largest(lengths, _values(terms, weights, query_weights), keep)
+    kept = _largest(lengths, _values(terms, weights, term_values), keep)
     kept_starts = np.concatenate(([0], np.cumsum(keep))).astype(np.uint64)
     return invert(kept_starts, terms[kept], weights[kept], vocabulary)
 
@@ -50,12 +46,12 @@ def _places(lengths: NDArray[np.int64], average: int) -> NDArray[np.int64]:
 
 
 def _values(
-    terms: Array, weights: NDArray[np.float32], query_weights: NDArray[np.float32] | None
+    terms: Array, weights: NDArray[np.float32], term_values: NDArray[np.float32] | None
 ) -> NDArray[np.float32]:
-    """What each posting counts: its page weight, and a little more the more its term weighs in queries."""
-    if query_weights is None:
+    """What each posting counts: its page weight times what its term is worth."""
+    if term_values is None:
         return weights
-    counted: NDArray[np.float32] = weights * np.power(query_weights, np.float32(DAMPING))[terms]
+    counted: NDArray[np.float32] = weights * term_values[terms]
     return counted
 
 
@@ -81,34 +77,34 @@ def _largest(
     return kept
 
 
-def checked_query_weights(identity: EncoderIdentity | None) -> NDArray[np.float32] | None:
+def checked_term_values(identity: EncoderIdentity | None) -> NDArray[np.float32] | None:
     """The encoder's table; None where it has none."""
-    if identity is None or identity.query_weights is None:
+    if identity is None or identity.term_values is None:
         return None
-    table = np.asarray(identity.query_weights, dtype=np.float32)
+    table = np.asarray(identity.term_values, dtype=np.float32)
     if table.shape != (identity.terms,):
         raise InputError(
-            f"the encoder {identity.name!r} has {identity.terms} terms but query weights of the shape "
+            f"the encoder {identity.name!r} has {identity.terms} terms but values of the shape "
             f"{table.shape}; it must have one for each term."
         )
     if not (np.isfinite(table).all() and table.min() >= 0 and table.max() <= WEIGHTS[1]):
         raise InputError(
-            f"the encoder {identity.name!r} has query weights outside 0 to {WEIGHTS[1]}; correct its table."
+            f"the encoder {identity.name!r} has values of terms outside 0 to {WEIGHTS[1]}; correct its table."
         )
     return np.abs(table)  # -0 would sort above everything
 
 
-def write_query_weights(path: Path, table: NDArray[np.float32]) -> int:
+def write_term_values(path: Path, table: NDArray[np.float32]) -> int:
     """Written once in the life of an index; returns the CRC-32."""
     body = table.astype("<f4").tobytes()
     write_durably(path, [body])
     return zlib.crc32(body)
 
 
-def read_query_weights(folder: Path, manifest: Manifest) -> NDArray[np.float32] | None:
-    if manifest.query_weights is None:
+def read_term_values(folder: Path, manifest: Manifest) -> NDArray[np.float32] | None:
+    if manifest.term_values is None:
         return None
-    body = (folder / manifest.query_weights).read_bytes()
-    if zlib.crc32(body) != manifest.query_weights_crc32 or len(body) != 4 * manifest.vocabulary:
-        raise damaged(folder / manifest.query_weights, "it fails its checksum")
+    body = (folder / manifest.term_values).read_bytes()
+    if zlib.crc32(body) != manifest.term_values_crc32 or len(body) != 4 * manifest.vocabulary:
+        raise damaged(folder / manifest.term_values, "it fails its checksum")
     return np.frombuffer(body, dtype="<f4")

@@ -21,12 +21,12 @@ class EncoderIdentity:
     fingerprint: str
     terms: int
     """Size of the vocabulary."""
-    query_weights: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
+    term_values: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
     """What each term weighs in queries, where that is a table (the fingerprint already covers it)."""
 
     @classmethod
     def of(cls, encoder: Encoder) -> EncoderIdentity:
-        table = encoder.query_weights if isinstance(encoder, TableEncoder) else None
+        table = encoder.term_values if isinstance(encoder, TableEncoder) else None
         return cls(encoder.name, encoder.fingerprint, len(encoder.vocabulary), table)
 
 

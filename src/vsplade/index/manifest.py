@@ -50,16 +50,16 @@ class Manifest:
     """Number for the next file; only ever grows, so that no file name is used twice."""
     first_stage_terms: int = 0
     """Terms a page, on average, in the stored first stage of two-stage search; 0: not stored."""
-    query_weights: str | None = None
+    term_values: str | None = None
     """File with the encoder's table of them; None where it has none, and in indexes of before."""
-    query_weights_crc32: int = 0
+    term_values_crc32: int = 0
     segments: tuple[SegmentEntry, ...] = ()
     state: tuple[StateEntry, ...] = ()
 
     def files(self) -> set[str]:
         """Every file that this commit needs."""
         names = {segment.file for segment in self.segments} | {entry.file for entry in self.state}
-        optional = [self.query_weights, *(segment.tombstones for segment in self.segments)]
+        optional = [self.term_values, *(segment.tombstones for segment in self.segments)]
         return names | {name for name in optional if name}
 
     def with_changes(self, **changes: Any) -> Manifest:

@@ -81,7 +81,7 @@ class Index:
     @property
     def identity(self) -> EncoderIdentity:
         """Name, fingerprint, vocabulary size and query weights of the encoder that made this index."""
-        manifest, table = self._view.snapshot.manifest, self._view.snapshot.query_weights
+        manifest, table = self._view.snapshot.manifest, self._view.snapshot.term_values
         return EncoderIdentity(manifest.encoder, manifest.fingerprint, manifest.vocabulary, table)
 
     @property
@@ -247,7 +247,7 @@ class _View:
         parts = [
             Searchable(
                 live.segment,
-                live.segment.first_stage(first_stage_terms, self.snapshot.query_weights)
+                live.segment.first_stage(first_stage_terms, self.snapshot.term_values)
                 if first_stage_terms
                 else live.segment.full,
                 live.base,

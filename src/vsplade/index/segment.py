@@ -42,7 +42,7 @@ def write_segment(
     pages: Sequence[StoredPage],
     vocabulary: int,
     first_stage_terms: int,
-    query_weights: NDArray[np.float32] | None,
+    term_values: NDArray[np.float32] | None,
 ) -> int:
     """Write ``pages`` in their order as one segment file; returns its size in bytes."""
     vectors = [page.vector for page in pages]
@@ -52,7 +52,7 @@ def write_segment(
     weights = np.concatenate([vector.weights for vector in vectors])
     arrays = invert(starts, full_terms, weights, vocabulary).arrays(FULL)
     if first_stage_terms:
-        first = first_stage(starts, full_terms, weights, vocabulary, first_stage_terms, query_weights)
+        first = first_stage(starts, full_terms, weights, vocabulary, first_stage_terms, term_values)
         arrays |= first.arrays(FIRST_STAGE)
     arrays |= {"forward.starts": starts, "forward.terms": full_terms, "forward.weights": weights}
     hashes = np.array([hash_id(page.id) for page in pages], dtype=np.uint64)
@@ -111,15 +111,15 @@ class Segment:
         terms: int = self.container.header["first_stage_terms"]
         return terms
 
-    def first_stage(self, terms: int, query_weights: NDArray[np.float32] | None) -> Inverted:
+    def first_stage(self, terms: int, term_values: NDArray[np.float32] | None) -> Inverted:
         """The pruned structure: read where the index stores it, else made once and kept in memory."""
-        kind = terms, query_weights is not None  # an index may have got its query weights since
+        kind = terms, term_values is not None  # an index may have got its query weights since
         if kind not in self._first_stages:
             if self.first_stage_terms == terms:
                 found = self.stored_first_stage
             else:
                 found = first_stage(
-                    self.starts, self.terms, self.weights, self.vocabulary, terms, query_weights
+                    self.starts, self.terms, self.weights, self.vocabulary, terms, term_values
                 )
             self._first_stages[kind] = found
         return self._first_stages[kind]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vsplade.errors import IndexFormatError
 from vsplade.index import manifest as manifests
-from vsplade.index.first_stage import read_query_weights
+from vsplade.index.first_stage import read_term_values
 from vsplade.index.manifest import Manifest, SegmentEntry
 from vsplade.index.segment import Segment, hash_id
 from vsplade.index.state import StateFiles
@@ -73,7 +73,7 @@ class Snapshot:
         self.folder = folder
         self.manifest = manifest
         self.state = state
-        self.query_weights = read_query_weights(folder, manifest)
+        self.term_values = read_term_values(folder, manifest)
         self.segments = tuple(segments)
         self.bases = np.array([segment.base for segment in segments], dtype=np.int64)
         self.pages = sum(segment.live_pages for segment in segments)

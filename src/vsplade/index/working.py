@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.index import merging
-from vsplade.index.first_stage import read_query_weights
+from vsplade.index.first_stage import read_term_values
 from vsplade.index.invert import MAX_PAGES
 from vsplade.index.manifest import Manifest, SegmentEntry
 from vsplade.index.segment import Segment, StoredPage, hash_id, write_segment
@@ -68,7 +68,7 @@ class WorkingSegments:
     def __init__(self, folder: Path, manifest: Manifest, names: FileNames) -> None:
         self._manifest = manifest
         self._names = names
-        self._query_weights = read_query_weights(folder, manifest)
+        self._term_values = read_term_values(folder, manifest)
         self._all: list[_Working] = []
         for entry in manifest.segments:
             live = read_live(folder, entry)
@@ -99,7 +99,7 @@ class WorkingSegments:
     def _write(self, pages: list[StoredPage]) -> _Working:
         path = self._names.new("segment", "vsp")
         facts = self._manifest
-        write_segment(path, pages, facts.vocabulary, facts.first_stage_terms, self._query_weights)
+        write_segment(path, pages, facts.vocabulary, facts.first_stage_terms, self._term_values)
         return _Working(Segment(path), np.zeros(len(pages), dtype=bool), None)
 
     def merge(self, fan_out: int) -> None:

@@ -13,7 +13,7 @@ from vsplade.errors import IndexFormatError, InputError, StorageError
 from vsplade.index import manifest as manifests
 from vsplade.index import merging, state
 from vsplade.index.columns import check_metadata
-from vsplade.index.first_stage import checked_query_weights, write_query_weights
+from vsplade.index.first_stage import checked_term_values, write_term_values
 from vsplade.index.identity import EncoderIdentity, check_encoder
 from vsplade.index.invert import WEIGHTS
 from vsplade.index.manifest import JsonValue, Manifest
@@ -41,7 +41,7 @@ class IndexWriter:
     ) -> None:
         self.folder = Path(folder)
         identity = EncoderIdentity.of(encoder) if isinstance(encoder, Encoder) else encoder
-        query_weights = checked_query_weights(identity)
+        term_values = checked_term_values(identity)
         if not manifests.exists(self.folder) and identity is None:
             raise IndexFormatError(
                 f"{self.folder}: there is no index here yet; name the encoder to begin one."
@@ -58,8 +58,8 @@ class IndexWriter:
             self._manifest = manifests.load(self.folder)
             check_encoder(self.folder, self._manifest, identity)
             self._names = FileNames(self.folder, self._manifest.next_file)
-            if query_weights is not None and self._manifest.query_weights is None:
-                self._keep(query_weights)
+            if term_values is not None and self._manifest.term_values is None:
+                self._keep(term_values)
             self._restore()
             self._remove_strays()
         except BaseException:
@@ -78,12 +78,12 @@ class IndexWriter:
         )
         manifests.store(self.folder, first)
 
-    def _keep(self, query_weights: NDArray[np.float32]) -> None:
+    def _keep(self, term_values: NDArray[np.float32]) -> None:
         """When an index begins, or when one of before vsplade kept them is opened with its encoder."""
         path = self._names.new("weights", "f32")
-        crc32 = write_query_weights(path, query_weights)
+        crc32 = write_term_values(path, term_values)
         self._manifest = self._manifest.with_changes(
-            next_file=self._names.number, query_weights=path.name, query_weights_crc32=crc32
+            next_file=self._names.number, term_values=path.name, term_values_crc32=crc32
         )
         manifests.store(self.folder, self._manifest)
 

@@ -115,8 +115,10 @@ class ModernVBertEncoder:
         return self._side.longest_edge
 
     @property
-    def query_weights(self) -> NDArray[np.float32]:
-        return self._side.table
+    def term_values(self) -> NDArray[np.float32]:
+        """A little more for terms that weigh more in queries, as the reader's."""
+        values: NDArray[np.float32] = self._side.table ** np.float32(0.1)
+        return values
 
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
         return self._side.encode(text)
