@@ -207,3 +207,24 @@ def test_plain_windows_are_black_on_white(typesetter: Typesetter) -> None:
     assert batch.pictures.min() == 0
     assert batch.pictures.max() > 0.9
     assert (batch.pictures == 0).float().mean() > 0.5, "paper is white"
+
+
+@pytest.mark.parametrize(
+    ("word", "goes_on", "expected"),
+    [
+        ("informa-", "tion", ["information"]),
+        ("(Informa-", "tion,", ["information"]),
+        ("state-", "space", ["state"]),
+        ("toxi-", "cology", ["tox##"]),
+        ("toxicol-", "ogy", ["tox##", "##icol##"]),
+        ("co-", "sponsorship", ["co"]),
+        ("12-", "14", ["12"]),
+    ],
+)
+def test_a_word_broken_at_the_end_of_a_line(word: str, goes_on: str, expected: list[str]) -> None:
+    tokenizer = Tokenizer.load()
+    spelled = spell(word, tokenizer, goes_on)
+    assert spelled is not None
+    tokens = [tokenizer.token(term) for term, _, _ in spelled[1]]
+    assert tokens == expected
+    assert all(0 <= start < end <= len(word) for _, start, end in spelled[1])

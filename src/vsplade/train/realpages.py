@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -71,8 +72,11 @@ def _characters(page: Any, scale: float) -> Iterator[Letter]:
     text.close()
 
 
-def _label(word: list[Letter], tokenizer: Tokenizer) -> tuple[Rows, Rows]:
-    """Piece and character rows of one printed word; nothing for text that runs up or down the page."""
+def _label(word: list[Letter], goes_on: str, tokenizer: Tokenizer) -> tuple[Rows, Rows]:
+    """Piece and character rows of one printed word; nothing for text that runs up or down the page.
+
+    ``goes_on`` is the next line's first word if this one ends in a hyphen.
+    """
     across, down = word[-1][2] - word[0][1], abs(word[-1][3] - word[0][3])
     if across <= 0 or down > 0.5 * across:
         return [], []
@@ -80,7 +84,7 @@ def _label(word: list[Letter], tokenizer: Tokenizer) -> tuple[Rows, Rows]:
     characters: Rows = [
         ((c[1] + c[2]) / 2, c[3], c[4], float(_CLASSES[CODE[c[0]]]) if c[0] in CODE else 37.0) for c in word
     ]
-    found = spell(letters, tokenizer)
+    found = spell(letters, tokenizer, goes_on)
     ends = (word[0][1], word[-1][2])
     if found is None:
         return [(entry[0], entry[1], entry[2], -1.0, *ends) for entry in characters], characters
@@ -89,6 +93,30 @@ def _label(word: list[Letter], tokenizer: Tokenizer) -> tuple[Rows, Rows]:
         x = (word[start][1] + word[end - 1][2]) / 2
         pieces.append((x, word[start][3], word[start][4], float(term), *ends))
     return pieces, characters
+
+
+def _words(page: Any, scale: float) -> Iterator[list[Letter]]:
+    word: list[Letter] = []
+    for entry in [*_characters(page, scale), (" ", 0.0, 0.0, 0.0, 0.0)]:
+        # a new line or a wide jump also ends a word, where the layer forgot the space
+        if word and (
+            entry[0] == " "
+            or abs(entry[3] - word[-1][3]) > 0.6 * word[-1][4]
+            or entry[1] - word[-1][2] > word[-1][4]
+        ):
+            yield word
+            word = []
+        if entry[0] != " ":
+            word.append(entry)
+
+
+def _goes_on(word: list[Letter], after: list[Letter]) -> str:
+    """The letters of ``after``, if ``word`` was broken at the end of its line and they begin the next one."""
+    if not after or word[-1][0] != "-" or len(word) < 2:
+        return ""
+    down = after[0][3] - word[-1][3]
+    begins = 0.6 * word[-1][4] < down < 4 * word[-1][4] and after[0][1] < word[0][1]
+    return "".join(entry[0] for entry in after) if begins else ""
 
 
 def read_page(path: str, number: int, longest_edge: int) -> RealPage | None:
@@ -107,20 +135,11 @@ def read_page(path: str, number: int, longest_edge: int) -> RealPage | None:
         tokenizer = Tokenizer.load()
         pieces: Rows = []
         characters: Rows = []
-        word: list[Letter] = []
-        for entry in [*_characters(page, scale), (" ", 0.0, 0.0, 0.0, 0.0)]:
-            # a new line or a wide jump also ends a word, where the layer forgot the space
-            if word and (
-                entry[0] == " "
-                or abs(entry[3] - word[-1][3]) > 0.6 * word[-1][4]
-                or entry[1] - word[-1][2] > word[-1][4]
-            ):
-                found = _label(word, tokenizer)
-                pieces += found[0]
-                characters += found[1]
-                word = []
-            if entry[0] != " ":
-                word.append(entry)
+        words = [*_words(page, scale), []]
+        for word, after in pairwise(words):
+            found = _label(word, _goes_on(word, after), tokenizer)
+            pieces += found[0]
+            characters += found[1]
         document.close()
     except (pypdfium2.PdfiumError, ValueError, IndexError):
         return None

@@ -27,6 +27,8 @@ _ACCENTED = "àáâãäåçèéêëìíîïñòóôõöùúûüýÿÀÁÂÃÄÅ�
 _SIGNS = "–—‘’“”•€£°©®™§±×"
 CHARSET = " " + string.ascii_letters + string.digits + string.punctuation + _ACCENTED + _SIGNS
 CODE = {char: code for code, char in enumerate(CHARSET)}
+BROKEN = 0.03
+"""The share of long words of running text that are broken, as at the end of a line."""
 KINDS = ("prose", "vocabulary", "rare", "numbers")
 
 
@@ -36,6 +38,10 @@ def plain(char: str) -> str:
     return (
         folded if len(folded) == 1 and (folded in string.ascii_lowercase or folded in string.digits) else " "
     )
+
+
+def plain_text(word: str) -> str:
+    return "".join(plain(char) for char in word)
 
 
 def character_classes() -> NDArray[np.int64]:
@@ -69,25 +75,58 @@ class WordBank:
             return cls(**{f.name: arrays[f.name] for f in fields(cls)})
 
 
-def spell(word: str, tokenizer: Tokenizer) -> tuple[list[int], list[tuple[int, int, int]]] | None:
+def spell(
+    word: str, tokenizer: Tokenizer, goes_on: str = ""
+) -> tuple[list[int], list[tuple[int, int, int]]] | None:
     """Codes of the printed word, and (term, first character, last + 1) of its pieces; None if it cannot be
-    set.
+    set. ``goes_on`` is what follows on the next line if it ends in a hyphen.
     """
     if not 0 < len(word) <= LONGEST or any(char not in CODE for char in word):
         return None
-    seen = "".join(plain(char) for char in word)
+    seen = plain_text(word)
     spans: list[tuple[int, int, int]] = []
+    runs = list(split_words(seen))
     position = 0
-    for run in split_words(seen):
+    for run in runs:
         position = seen.index(run, position)
         spans += [(term, position + start, position + end) for term, start, end in tokenizer.spans(run)]
         position += len(run)
+    if goes_on and runs and seen.endswith(runs[-1] + " "):
+        start = len(seen) - 1 - len(runs[-1])
+        spans = [span for span in spans if span[1] < start] + joined(runs[-1], goes_on, start, tokenizer)
     return ([CODE[char] for char in word], spans) if len(spans) <= PIECES else None
 
 
-def build(sources: dict[str, list[Sequence[str]]], tokenizer: Tokenizer) -> WordBank:
-    """``sources``: for each of KINDS, runs of printed words."""
-    numbers: dict[str, int] = {}
+def joined(first: str, goes_on: str, start: int, tokenizer: Tokenizer) -> list[tuple[int, int, int]]:
+    """The pieces of a word's part before a line's end: ``informa-`` is ``information``, if ``tion`` follows.
+
+    A word of the vocabulary is named where it begins; of a rare one, the pieces that lie before the break.
+    Two words with a hyphen between them stay two words.
+    """
+    rest = next(split_words(plain_text(goes_on)), "")
+    whole = tokenizer.term(first + rest)
+    if rest and whole is not None:
+        return [(whole, start, start + len(first))]
+    two = tokenizer.term(first) is not None and tokenizer.term(rest) is not None
+    before = [] if two else [span for span in tokenizer.spans(first + rest) if span[2] <= len(first)]
+    return [(term, start + a, start + b) for term, a, b in before or tokenizer.spans(first)]
+
+
+def break_words(words: Sequence[str], rng: random.Random) -> list[str | tuple[str, str]]:
+    """Some long words as at the end of a line: their beginning with a hyphen, then the rest."""
+    out: list[str | tuple[str, str]] = []
+    for word in words:
+        if rng.random() < BROKEN and len(word) >= 7 and word.isascii() and word.isalpha():
+            at = rng.randint(4, len(word) - 2)
+            out += [(word[:at] + "-", word[at:]), word[at:]]
+        else:
+            out.append(word)
+    return out
+
+
+def build(sources: dict[str, list[Sequence[str | tuple[str, str]]]], tokenizer: Tokenizer) -> WordBank:
+    """``sources``: for each of KINDS, runs of printed words; a pair is one that goes on in the next line."""
+    numbers: dict[str | tuple[str, str], int] = {}
     rows: list[tuple[list[int], list[tuple[int, int, int]]]] = []
     stream: list[int] = []
     starts = [0]
@@ -96,7 +135,11 @@ def build(sources: dict[str, list[Sequence[str]]], tokenizer: Tokenizer) -> Word
             for word in words:
                 number = numbers.get(word, -2)
                 if number == -2:
-                    row = spell(word, tokenizer)
+                    row = (
+                        spell(word, tokenizer)
+                        if isinstance(word, str)
+                        else spell(word[0], tokenizer, word[1])
+                    )
                     number = numbers[word] = len(rows) if row else -1
                     if row:
                         rows.append(row)
@@ -193,8 +236,8 @@ def build_words(options: WordsOptions) -> dict[str, Any]:
     general = top_n_list("en", options.rare)
     rare = [dressed(word, rng) for _ in range(2) for word in rng.sample(general, len(general))]
     numbers = [made_up(rng) for _ in range(options.numbers)]
-    sources: dict[str, list[Sequence[str]]] = {
-        "prose": prose(options.text, options.words_each, rng),
+    sources: dict[str, list[Sequence[str | tuple[str, str]]]] = {
+        "prose": [break_words(run, rng) for run in prose(options.text, options.words_each, rng)],
         "vocabulary": [every],
         "rare": [rare],
         "numbers": [numbers],
