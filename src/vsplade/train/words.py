@@ -27,6 +27,8 @@ _ACCENTED = "àáâãäåçèéêëìíîïñòóôõöùúûüýÿÀÁÂÃÄÅ�
 _SIGNS = "–—‘’“”•€£°©®™§±×"
 CHARSET = " " + string.ascii_letters + string.digits + string.punctuation + _ACCENTED + _SIGNS
 CODE = {char: code for code, char in enumerate(CHARSET)}
+ENOUGH = 4
+"""Letters that a broken word is guessed by."""
 BROKEN = 0.03
 """The share of long words of running text that are broken, as at the end of a line."""
 KINDS = ("prose", "vocabulary", "rare", "numbers")
@@ -100,12 +102,12 @@ def spell(
 def joined(first: str, goes_on: str, start: int, tokenizer: Tokenizer) -> list[tuple[int, int, int]]:
     """The pieces of a word's part before a line's end: ``informa-`` is ``information``, if ``tion`` follows.
 
-    A word of the vocabulary is named where it begins; of a rare one, the pieces that lie before the break.
-    Two words with a hyphen between them stay two words.
+    A word of the vocabulary is named where it begins, if enough of it is there to guess it by; of a rare one,
+    the pieces that lie before the break. Two words with a hyphen between them stay two words.
     """
     rest = next(split_words(plain_text(goes_on)), "")
     whole = tokenizer.term(first + rest)
-    if rest and whole is not None:
+    if rest and whole is not None and len(first) >= ENOUGH:
         return [(whole, start, start + len(first))]
     two = tokenizer.term(first) is not None and tokenizer.term(rest) is not None
     before = [] if two else [span for span in tokenizer.spans(first + rest) if span[2] <= len(first)]
