@@ -17,6 +17,7 @@ from vsplade.encode import load_encoder
 from vsplade.encode.reader import MODEL, ReaderEncoder, ReaderOptions
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
+from vsplade.pages import fit
 from vsplade.types import Page
 
 WORDS = "The quarterly report says that harbour traffic rose while the lighthouse keeper counted every ship"
@@ -92,6 +93,17 @@ def test_reads_a_photocopy(reader: ReaderEncoder) -> None:
 )
 def test_reads_what_people_search_for(reader: ReaderEncoder, text: str) -> None:
     assert share_read(reader, sheet(f"{text} and {text}", 24), text) >= 0.75
+
+
+def test_reads_rare_names(reader: ReaderEncoder) -> None:
+    names = "Kowalczyk Szymborska Oyelaran Schlumberger hepatotoxicity acetylcysteine toxicology STANAG"
+    assert share_read(reader, sheet(names, 20, width=1200), names) >= 0.85
+
+
+def test_small_pictures_are_enlarged_for_it(reader: ReaderEncoder) -> None:
+    image = sheet(WORDS, 6.5, width=700, height=300)
+    assert share_read(reader, image, WORDS) < 0.4
+    assert share_read(reader, fit(image, reader.longest_edge), WORDS) > 0.6
 
 
 def test_case_does_not_matter(reader: ReaderEncoder) -> None:

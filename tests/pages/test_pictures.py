@@ -196,8 +196,9 @@ def test_no_pixels_asked_for_none_decoded(tmp_path: Path) -> None:
     assert content == PageContent(None, 40_000, 30_000)
 
 
-def test_small_pictures_are_doubled_or_left_alone() -> None:
-    assert fit_size(1024, 768, 1408) == (1024, 768)
+def test_small_pictures_are_enlarged_or_left_alone() -> None:
+    assert fit_size(1200, 900, 1408) == (1200, 900)
+    assert fit_size(1024, 768, 1408) == (1408, 1056)
     assert fit_size(704, 500, 1408) == (1408, 1000)
     assert fit_size(100, 60, 1408) == (200, 120)
     assert fit_size(2816, 2000, 1408) == (1408, 1000)

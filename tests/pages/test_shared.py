@@ -36,7 +36,7 @@ def test_a_slot_is_free_when_the_last_view_is_gone() -> None:
 def make_pages(folder: Path, count: int) -> list[str]:
     rng = np.random.default_rng(0)
     for n in range(count):
-        Image.fromarray(rng.integers(0, 256, (60, 40 + n), np.uint8)).save(folder / f"{n:02}.png")
+        Image.fromarray(rng.integers(0, 256, (60, 20 + n), np.uint8)).save(folder / f"{n:02}.png")
     return [str(folder / f"{n:02}.png") for n in range(count)]
 
 
@@ -49,7 +49,7 @@ def test_pages_that_are_held_stay_what_they_are(
         monkeypatch.setattr(sys.modules["vsplade.pages.shared"].os, "memfd_create", _refuse)
     paths = make_pages(tmp_path, 40)
     held = [
-        result.page.image for result in render(name_files(paths), 80, grey=True, workers=2) if page(result)
+        result.page.image for result in render(name_files(paths), 60, grey=True, workers=2) if page(result)
     ]
     assert len(held) == 40
     for path, image in zip(paths, held, strict=True):

@@ -10,19 +10,22 @@ _SHRINKABLE = frozenset({"L", "RGB", "CMYK", "RGBA", "LA", "YCbCr"})
 """Modes that can be averaged as they are; the others (palette, 1 bit, 16 bit) must be converted first."""
 
 
+WORTH_ENLARGING = 1.25
+
+
 def fit_size(width: float, height: float, longest_edge: int) -> tuple[int, int]:
     """The size of the same shape that a page of this longest edge is shrunk to.
 
     A picture that is a little too small stays as it is: enlarging adds bytes and work for every later stage,
-    and no detail. One of half the size or less is doubled, once, to bring its writing into reach. A strip
-    more than twice as long as wide keeps the area of a page of two to one, or its writing would be lost.
+    and no detail. A smaller one is enlarged, twice at most, to bring its writing into reach (docs/log.md). A
+    strip more than twice as long as wide keeps the area of a page of two to one, or its writing is lost.
     """
     longest = max(width, height)
     if longest > 2 * min(width, height):
         longest = math.sqrt(2 * width * height)
     scale = longest_edge / longest
     if scale > 1:
-        scale = 2.0 if scale >= 2 else 1.0
+        scale = min(scale, 2.0) if scale >= WORTH_ENLARGING else 1.0
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
