@@ -38,7 +38,7 @@ class FontsOptions:
 class VocabularyOptions:
     text: tuple[Path, ...] = option("Text files; each has the same say.", argument=True)
     out: Path = option("The vocabulary to write, a token a line.")
-    size: int = option("Tokens in all.", 30_720)
+    size: int = option("Tokens in all.", 31_744)
     whole_words: int = option("Frequent words that are tokens of their own.", 22_000)
 
 
