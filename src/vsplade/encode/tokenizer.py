@@ -1,13 +1,13 @@
 """Words to vocabulary terms: the one tokenizer, for queries, text layers and the reader's labels.
 
 Why our own. The reader has to name, from pixels alone, the pieces that a query will be split into, so the
-pieces follow what can be *seen*: lower case, accents stripped, punctuation never a term. Frequent words, years
-and numbers of up to three digits are terms of their own; a longer number is its first and last two or three
-digits. Any other word is known by how it begins, how it ends and, when it is long, by the letters in its
-middle: ``toxicology`` is ``tox##``, ``##icol##`` and ``##logy``. Each of the three can be read where it stands.
-Pieces that follow one another without a gap, as other tokenizers cut them, cannot: where one ends depends on
-all the letters before it (docs/log.md has what that cost). It loads in milliseconds and needs no library at
-query time.
+pieces follow what can be *seen*: lower case, accents stripped, punctuation never a term. Frequent words,
+years and numbers of up to three digits are terms of their own; a longer number is its first and last two or
+three digits. Any other word is known by how it begins, how it ends and, when it is long, by the letters in
+its middle: ``toxicology`` is ``tox##``, ``##icol##`` and ``##logy``. Each of the three can be read where it
+stands. Pieces that follow one another without a gap, as other tokenizers cut them, cannot: where one ends
+depends on all the letters before it (docs/log.md has what that cost). It loads in milliseconds and needs no
+library at query time.
 """
 
 from __future__ import annotations
