@@ -91,7 +91,6 @@ def test_fonts_are_cut_down_and_still_draw_the_same(face: Path, tmp_path: Path) 
 
 def test_a_vocabulary_holds_words_digits_and_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wordfreq", reason="general English needs wordfreq: pip install 'vsplade[train]'")
-    pytest.importorskip("tokenizers")
     common = vocabulary.general_frequencies(5000)
     monkeypatch.setattr(vocabulary, "general_frequencies", lambda: common)
     text = tmp_path / "a.txt"

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from vsplade.encode.boxes import box_on_ink
 from vsplade.encode.ink import BLOCK, rectangles
 from vsplade.encode.tokenizer import Tokenizer, letters_of
-from vsplade.encode.weighting import PageWeighting
+from vsplade.encode.weighting import PageWeighting, damped
 from vsplade.errors import InputError
 from vsplade.types import Box, Page, SparseVector, TermStatistics, Vocabulary
 
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 MODEL = Path(__file__).with_name("data") / "reader"
 CELL = 8
-IMPORTANCE_DAMPING = 0.1
-"""How much query weights count when some terms of a page are chosen. 0 keeps words that no query asks for; 1
-keeps the rarest pieces and misreadings, which hardly any query asks for either."""
 FOLD = 4
 HEAD_ROWS = 128
 """Cells named at a time: their logits over the vocabulary stay in the cache."""
@@ -154,7 +151,7 @@ class ReaderEncoder:
     @cached_property
     def term_values(self) -> NDArray[np.float32]:
         """A little more for terms that weigh more in queries; the certainty in page weights is undone."""
-        return self._importance ** np.float32(IMPORTANCE_DAMPING) / self._certainty
+        return damped(self._importance) / self._certainty
 
     @cached_property
     def _worth(self) -> NDArray[np.float32]:

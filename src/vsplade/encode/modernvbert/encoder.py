@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from vsplade.encode.modernvbert.processor import Grid, PageProcessor
 from vsplade.encode.modernvbert.query import QuerySide, cache_folder, cached, has_side, open_side
+from vsplade.encode.weighting import damped
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.types import Box, Page, SparseVector, TermStatistics, Vocabulary
 
@@ -116,9 +117,8 @@ class ModernVBertEncoder:
 
     @property
     def term_values(self) -> NDArray[np.float32]:
-        """A little more for terms that weigh more in queries, as the reader's."""
-        values: NDArray[np.float32] = self._side.table ** np.float32(0.1)
-        return values
+        """A little more for terms that weigh more in queries."""
+        return damped(self._side.table)
 
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
         return self._side.encode(text)
