@@ -77,7 +77,7 @@ def build_supply(
         raise InputError(f"There is no PDF in {run.pdfs}. Leave out --pdfs to train on drawn pages only.")
     pool = None
     if pdfs:
-        jobs = page_jobs(pdfs, config.pages_per_file, (1000, 1700), config.seed)[: run.most_pages or None]
+        jobs = page_jobs(pdfs, config.pages_per_file, (850, 1500), config.seed)[: run.most_pages or None]
         pool = GrowingPool(read_pages(jobs, workers), device, (1000, 3000, 6000), say)
     atlas, faces = build_atlas(fonts[: run.most_fonts or None], workers)
     typesetter = Typesetter(WordBank.load(run.words), atlas.to(device), face_weights(faces), device)
