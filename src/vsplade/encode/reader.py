@@ -1,9 +1,9 @@
 """The page reader that ships: pixels to words and weights, by onnxruntime on any CPU.
 
-A page is read at its own size and on two small copies, for large type. On each, the trunk finds the cells
-where a word piece has its middle and the head names it; a term's evidence is the expected number of times it
-stands on the page, and ``weighting`` makes its weight of that. Query weights are a learned table: no network
-runs for a query.
+A page is read at one size and on two small copies, for large type; where most of its type turns out to be
+tiny, it is read again at a larger size. On each, the trunk finds the cells where a word piece has its middle
+and the head names it; a term's evidence is the expected number of times it stands on the page, and
+``weighting`` makes its weight of that. Query weights are a learned table: no network runs for a query.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ CELL = 8
 FOLD = 4
 HEAD_ROWS = 128
 """Cells named at a time: their logits over the vocabulary stay in the cache."""
+LEAST_READ = 3.0
+"""Pieces, at least, by which the size of a page's type is judged."""
 _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
+_READING = ("points", "scales", "floor", "zoom", "tiny")
 _FILES = ("trunk.onnx", "head.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
 
 
@@ -48,7 +51,7 @@ class ReaderOptions:
     point: str = "quality"
     """``quality``, or ``efficient``: only terms that matter more, for an index half the size."""
     longest_edge: int = 0
-    """Pixels of the longest edge that pages are read at; 0 is the model's own."""
+    """Pixels of the longest edge that pages are read at; 0 is the model's own. Tiny type is read larger."""
     threads: int = 0
     """Pages read at a time; 0 is one for every core."""
     model: str = ""
@@ -72,6 +75,15 @@ class Cells:
         return Cells(
             *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Cells))
         )
+
+
+def type_size(em: NDArray[np.float32], weight: NDArray[np.float32]) -> float:
+    """The em that half of what was read is smaller than; infinite where next to nothing was."""
+    order = np.argsort(em, kind="stable")
+    running = np.cumsum(weight[order])
+    if not len(order) or running[-1] < LEAST_READ:
+        return np.inf
+    return float(em[order[np.searchsorted(running, running[-1] / 2)]])
 
 
 def fold(picture: NDArray[Any]) -> NDArray[Any]:
@@ -118,8 +130,8 @@ class ReaderEncoder:
         digest.update(self._config["weights"].encode())
         for table in ("query.npy", "related.npy", "certainty.npy"):
             digest.update((self._folder / table).read_bytes())
-        rest = {k: self._config[k] for k in ("points", "scales", "floor", *_WEIGHTING, "related", "lightest")}
-        digest.update(json.dumps([rest, self.options.point, self.longest_edge], sort_keys=True).encode())
+        rest = {k: self._config[k] for k in (*_READING, *_WEIGHTING, "related", "lightest")}
+        digest.update(json.dumps([rest, self.options.point, self.reading_edge], sort_keys=True).encode())
         return f"reader-{digest.hexdigest()}"
 
     @property
@@ -127,8 +139,13 @@ class ReaderEncoder:
         return self._tokenizer
 
     @property
-    def longest_edge(self) -> int:
+    def reading_edge(self) -> int:
         return self.options.longest_edge or int(self._config["longest_edge"])
+
+    @property
+    def longest_edge(self) -> int:
+        """More than most pages are read at: those with tiny type are read in all this detail."""
+        return round(self.reading_edge * float(self._config["zoom"]))
 
     def _numbers(self, name: str) -> NDArray[np.float32]:
         numbers: NDArray[np.float32] = np.load(self._folder / name, allow_pickle=False).astype(np.float32)
@@ -219,7 +236,7 @@ class ReaderEncoder:
         strongest = np.zeros(len(self._tokenizer), np.int64)
         order = np.argsort(value, axis=None, kind="stable")
         strongest[cells.term.ravel()[order]] = order // cells.term.shape[1]  # the last write, the best, stays
-        grey = self._copy(page.image, 1)
+        grey = np.asarray(self._page(page.image.convert("L")))
         return vector, [self._box(cells, int(strongest[term]), int(term), grey) for term in vector.terms]
 
     def _box(self, cells: Cells, row: int, term: int, grey: NDArray[np.uint8]) -> Box:
@@ -229,18 +246,28 @@ class ReaderEncoder:
 
     def read(self, image: Image.Image) -> Cells:
         """Every word cell of a page, over all the sizes it is read at."""
-        return Cells.join([self._read_copy(image, scale) for scale in self._config["scales"]])
+        grey = image.convert("L")
+        page = self._page(grey)
+        whole = self._read_copy(page)
+        small = [self._read_copy(self._copy(page, scale)) for scale in self._config["scales"]]
+        if type_size(whole.em, whole.probability.sum(1)) < self._config["tiny"]:
+            whole = self._read_copy(self._page(grey, self.longest_edge))
+        return Cells.join([whole, *small])
 
-    @staticmethod
-    def _copy(image: Image.Image, scale: float) -> NDArray[np.uint8]:
-        """The page in grey, at ``scale`` of its size."""
+    def _page(self, grey: Image.Image, edge: int = 0) -> Image.Image:
+        """The page at the size that it is read at."""
         from vsplade.pages import fit
 
-        grey = image.convert("L")
-        return np.asarray(grey if scale == 1 else fit(grey, max(BLOCK, round(max(image.size) * scale))))
+        return fit(grey, edge or self.reading_edge, enlarge=True)
 
-    def _read_copy(self, image: Image.Image, scale: float) -> Cells:
-        grey = self._copy(image, scale)
+    @staticmethod
+    def _copy(page: Image.Image, scale: float) -> Image.Image:
+        from vsplade.pages import fit
+
+        return fit(page, max(BLOCK, round(max(page.size) * scale)))
+
+    def _read_copy(self, copy: Image.Image) -> Cells:
+        grey = np.asarray(copy)
         padding = ((0, -grey.shape[0] % BLOCK), (0, -grey.shape[1] % BLOCK))
         padded = np.pad(grey, padding, mode="edge")
         features, places, certain = [], [], []

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
@@ -30,7 +30,7 @@ from vsplade.encode.fused import can_fuse, fuse
 from vsplade.encode.ink import BLOCK
 from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features, fold_norms
 from vsplade.encode.onnx_weights import initializers
-from vsplade.encode.reader import Cells, ReaderEncoder, ReaderOptions
+from vsplade.encode.reader import Cells, ReaderEncoder, ReaderOptions, type_size
 from vsplade.encode.shrink import shrink
 from vsplade.errors import InputError
 from vsplade.pages import grey_levels
@@ -136,15 +136,27 @@ class Batch:
 
 @dataclass
 class Found:
-    """Words in the cells of a batch, copy after copy."""
+    """Words in the cells of a batch, on the device: one row a cell."""
 
-    places: list[tuple[Tensor, Tensor, Tensor]]
-    """For every copy: page, row, column."""
-    sizes: list[list[tuple[int, int]]]
+    page: Tensor
+    middle: Tensor
+    """(n, 2) x, y in fractions of the page."""
+    pixel: Tensor
+    """(n, 2) one pixel of the copy it was read on."""
     probability: Tensor
     term: Tensor
     em: Tensor
-    """NaN from a model that cannot tell."""
+
+    def only(self, rows: Tensor) -> Found:
+        return Found(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def and_those(self, others: Found) -> Found:
+        pairs = ((getattr(self, field.name), getattr(others, field.name)) for field in fields(self))
+        return Found(*(torch.cat(pair) for pair in pairs))
+
+    def cells(self) -> Cells:
+        columns = (self.middle, self.pixel, self.probability, self.term.int(), self.em)
+        return Cells(*(column.cpu().numpy() for column in columns))
 
 
 def padded(sizes: Sequence[tuple[int, int]], side: int) -> tuple[int, int]:
@@ -199,19 +211,7 @@ class TorchReaderEncoder(ReaderEncoder):
 
     def read(self, image: Image.Image) -> Cells:
         with torch.inference_mode(), self._stream():
-            found = self.find(self.upload([image]))
-            middles, pixels = [], []
-            for (_, row, column), sizes in zip(found.places, found.sizes, strict=True):
-                pixel = np.array([[1 / sizes[0][1], 1 / sizes[0][0]]], np.float32)
-                middles.append((torch.stack([column, row], 1).cpu().numpy() * CELL + CELL / 2) * pixel)
-                pixels.append(np.repeat(pixel, len(middles[-1]), axis=0))
-            return Cells(
-                np.concatenate(middles).astype(np.float32),
-                np.concatenate(pixels),
-                found.probability.cpu().numpy(),
-                found.term.int().cpu().numpy(),
-                found.em.cpu().numpy(),
-            )
+            return self.find(self.upload([image])).cells()
 
     @contextmanager
     def _stream(self) -> Iterator[None]:
@@ -252,29 +252,52 @@ class TorchReaderEncoder(ReaderEncoder):
     def find(self, batch: Batch) -> Found:
         """Every word cell of the pages, over all the sizes they are read at."""
         whole = batch.picture(SIDE).to(self.kind)
-        device = whole.device
-        seen, all_sizes = [], []
+        sizes = [_reading_size(size, self.reading_edge) for size in batch.sizes]
+        page = whole if sizes == batch.sizes else shrink(whole, batch.sizes, sizes, *padded(sizes, SIDE))
+        copies = [(page, sizes)]
         for scale in self._config["scales"]:
-            sizes = [_copy_size(size, scale) for size in batch.sizes]
-            room = (round(whole.shape[1] * scale), round(whole.shape[2] * scale))
-            size = on(sizes, device, torch.int64)
-            picture = whole
-            if scale != 1:
-                picture = shrink(whole, batch.sizes, sizes, *padded([*sizes, room], SIDE // 4))
+            small = [_copy_size(size, scale) for size in sizes]
+            room = (round(page.shape[1] * scale), round(page.shape[2] * scale))
+            copies.append((shrink(page, sizes, small, *padded([*small, room], SIDE // 4)), small))
+        found, on_whole = self._look(copies)
+        tiny = self._with_tiny_type(found.only(torch.arange(on_whole, device=whole.device)), batch.pages)
+        if not tiny:
+            return found
+        chosen = on(tiny, whole.device, torch.int64)
+        replaced = torch.isin(found.page, chosen)
+        replaced[on_whole:] = False
+        old = [batch.sizes[number] for number in tiny]
+        sizes = [_reading_size(size, self.longest_edge) for size in old]
+        larger, _ = self._look([(shrink(whole[chosen], old, sizes, *padded(sizes, SIDE)), sizes)])
+        larger.page = chosen[larger.page]
+        return larger.and_those(found.only(~replaced))
+
+    def _with_tiny_type(self, found: Found, pages: int) -> list[int]:
+        """Pages of which half of the type is too small."""
+        columns = (found.page, found.em, found.probability.sum(1))
+        page, em, weight = (column.cpu().numpy() for column in columns)
+        return [n for n in range(pages) if type_size(em[page == n], weight[page == n]) < self._config["tiny"]]
+
+    def _look(self, copies: Sequence[tuple[Tensor, list[tuple[int, int]]]]) -> tuple[Found, int]:
+        """The word cells of some copies of the pages, and how many of them are on the first copy."""
+        seen = []
+        for picture, sizes in copies:
             word, fine, coarse, _ = self.trunk((255 - picture)[:, None] / 255)
-            rows = torch.arange(word.shape[1], device=device) * CELL + CELL // 2
-            columns = torch.arange(word.shape[2], device=device) * CELL + CELL // 2
+            size = on(sizes, word.device, torch.int64)
+            rows = torch.arange(word.shape[1], device=word.device) * CELL + CELL // 2
+            columns = torch.arange(word.shape[2], device=word.device) * CELL + CELL // 2
             # what lies beyond a page repeats its edge
             inside = (rows < size[:, :1])[:, :, None] & (columns < size[:, 1:])[:, None, :]
-            seen.append(((word > self._config["floor"]) & inside, word, fine, coarse))
-            all_sizes.append(sizes)
+            seen.append(((word > self._config["floor"]) & inside, word, fine, coarse, 1 / size.flip(1)))
         self._wait()
-        places, features, chances = [], [], []
-        for mask, word, fine, coarse in seen:
-            place = mask.nonzero(as_tuple=True)
-            places.append(place)
-            features.append(cell_features(fine, coarse, *place))
-            chances.append(torch.sigmoid(word[place].float()))
+        pages, middles, pixels, features, chances = [], [], [], [], []
+        for mask, word, fine, coarse, pixel in seen:
+            page, row, column = mask.nonzero(as_tuple=True)
+            pages.append(page)
+            pixels.append(pixel[page])
+            middles.append((torch.stack([column, row], 1) * CELL + CELL / 2) * pixels[-1])
+            features.append(cell_features(fine, coarse, page, row, column))
+            chances.append(torch.sigmoid(word[page, row, column].float()))
         values, terms, sizes_of_type = [], [], []
         for part in torch.cat(features).split(HEAD_CELLS):
             looked = self.network.head.look(part)
@@ -283,14 +306,16 @@ class TorchReaderEncoder(ReaderEncoder):
             terms.append(term)
             sizes_of_type.append(self.network.size(looked)[:, 0].float())
         probability = torch.cat(values).float() * torch.cat(chances)[:, None]
-        return Found(places, all_sizes, probability, torch.cat(terms), torch.exp2(torch.cat(sizes_of_type)))
+        em = torch.exp2(torch.cat(sizes_of_type))
+        places = (torch.cat(pages), torch.cat(middles), torch.cat(pixels))
+        return Found(*places, probability, torch.cat(terms), em), len(pages[0])
 
     def vectors(self, batch: Batch) -> list[SparseVector]:
         """As ``ReaderEncoder._pool``: the counts of all pages at once, on the device."""
         found, terms = self.find(batch), len(self._tokenizer)
         counts = torch.zeros(len(batch.sizes) * terms, device=self.device)
-        page = torch.cat([place[0] for place in found.places])
-        counts.scatter_add_(0, (page[:, None] * terms + found.term).view(-1), found.probability.view(-1))
+        place = found.page[:, None] * terms + found.term
+        counts.scatter_add_(0, place.view(-1), found.probability.view(-1))
         counts = counts.view(-1, terms)[: batch.pages]
         kept = counts * self._worth_here > self._point["least"]
         self._wait()
@@ -302,9 +327,13 @@ class TorchReaderEncoder(ReaderEncoder):
         return [self.weigh(*part) for part in parts]
 
 
+def _reading_size(size: tuple[int, int], edge: int) -> tuple[int, int]:
+    """(height, width) that ``ReaderEncoder`` reads a page of this size at."""
+    width, height = fit_size(size[1], size[0], edge, enlarge=True)
+    return height, width
+
+
 def _copy_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
-    """(height, width) of the copy that ``ReaderEncoder`` reads at this scale."""
-    if scale == 1:
-        return size
+    """(height, width) of its small copy."""
     width, height = fit_size(size[1], size[0], max(BLOCK, round(max(size) * scale)))
     return height, width

@@ -42,12 +42,13 @@ from vsplade.train.realpages import PagePool, page_jobs, read_pages
 
 BEST = 4
 SETTINGS: dict[str, Any] = {
-    "longest_edge": 1216,  # px that pages are read at
+    "longest_edge": 1024,  # px that pages are read at
     "scales": [
-        1.0,
         0.4,
         0.16,
-    ],  # copies of the page: each brings another range of type into the readable band
+    ],  # small copies of the page: each brings another range of type into the readable band
+    "tiny": 8.0,  # em in px: a page is read again if half of its type is smaller than this,
+    "zoom": 1.5,  # so many times as large
     "floor": -3.0,  # word logit above which a cell is named: doubtful cells still add evidence
     **asdict(PageWeighting()),  # counts to weights
     "related": 0.2,  # share of a query term's weight that words of the same stem get
