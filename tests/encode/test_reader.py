@@ -74,6 +74,20 @@ def test_tiny_type_is_read_in_more_detail(reader: ReaderEncoder, size: int) -> N
     assert share_read(reader, shrunk, WORDS) >= (0.3 if size == 6 else 0.6)
 
 
+def test_small_type_on_small_copies_is_left_to_the_page(reader: ReaderEncoder) -> None:
+    cells = reader.read(sheet(WORDS, 16, width=1000, height=600))
+    on_copies = cells.pixel[:, 0] > 1.5 * cells.pixel[:, 0].min()
+    assert (~on_copies).sum() >= len(WORDS.split())
+    assert (cells.em[on_copies] > 6.9).all()
+    large = reader.read(sheet("harbour traffic", 60, width=1000, height=600))
+    assert (large.pixel[:, 0] > 1.5 / 1000).sum() >= 2
+
+
+def test_size_before_naming_is_that_of_the_head(reader: ReaderEncoder) -> None:
+    words = reader._find_words(sheet(WORDS))
+    np.testing.assert_allclose(reader._type_sizes(words), reader._name(words).em, rtol=0.02)
+
+
 def test_size_of_type_is_that_of_most_words() -> None:
     em, weight = np.array([30, 7, 8, 9], np.float32), np.array([4, 1, 2, 3], np.float32)
     assert type_size(em, weight) == 9

@@ -38,10 +38,10 @@ FOLD = 4
 HEAD_ROWS = 128
 """Cells named at a time: their logits over the vocabulary stay in the cache."""
 LEAST_READ = 3.0
-"""Pieces, at least, by which the size of a page's type is judged."""
+"""Words, at least, by which the size of a page's type is judged."""
 _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
-_READING = ("points", "scales", "floor", "zoom", "tiny")
-_FILES = ("trunk.onnx", "head.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
+_READING = ("points", "scales", "floor", "zoom", "tiny", "large")
+_FILES = ("trunk.onnx", "head.onnx", "size.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,20 @@ class Cells:
         return Cells(
             *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Cells))
         )
+
+
+@dataclass(frozen=True)
+class Words:
+    """Where words stand on a copy of the page: one row a cell that holds the middle of a piece."""
+
+    place: NDArray[np.int64]  # (n, 2) x, y in pixels of the copy
+    chance: NDArray[np.float32]
+    features: NDArray[np.float32]
+    size: tuple[int, int]
+    """Of the copy: width, height."""
+
+    def only(self, rows: NDArray[np.bool_]) -> Words:
+        return Words(self.place[rows], self.chance[rows], self.features[rows], self.size)
 
 
 def type_size(em: NDArray[np.float32], weight: NDArray[np.float32]) -> float:
@@ -182,7 +196,8 @@ class ReaderEncoder:
         return pairs
 
     @cached_property
-    def _sessions(self) -> tuple[Any, Any]:
+    def _sessions(self) -> tuple[Any, Any, Any]:
+        """Trunk, head, and the part of the head that tells the size of type."""
         import onnxruntime
 
         settings = onnxruntime.SessionOptions()
@@ -193,7 +208,7 @@ class ReaderEncoder:
         providers = ["CPUExecutionProvider"]
         return tuple(
             onnxruntime.InferenceSession(str(self._folder / name), settings, providers=providers)
-            for name in ("trunk.onnx", "head.onnx")
+            for name in ("trunk.onnx", "head.onnx", "size.onnx")
         )
 
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
@@ -248,11 +263,14 @@ class ReaderEncoder:
         """Every word cell of a page, over all the sizes it is read at."""
         grey = image.convert("L")
         page = self._page(grey)
-        whole = self._read_copy(page)
-        small = [self._read_copy(self._copy(page, scale)) for scale in self._config["scales"]]
-        if type_size(whole.em, whole.probability.sum(1)) < self._config["tiny"]:
-            whole = self._read_copy(self._page(grey, self.longest_edge))
-        return Cells.join([whole, *small])
+        words = self._find_words(page)
+        if type_size(self._type_sizes(words), words.chance) < self._config["tiny"]:
+            words = self._find_words(self._page(grey, self.longest_edge))
+        cells = [self._name(words)]
+        for scale in self._config["scales"]:
+            words = self._find_words(self._copy(page, scale))
+            cells.append(self._name(words.only(self._type_sizes(words) >= self._config["large"])))
+        return Cells.join(cells)
 
     def _page(self, grey: Image.Image, edge: int = 0) -> Image.Image:
         """The page at the size that it is read at."""
@@ -266,48 +284,46 @@ class ReaderEncoder:
 
         return fit(page, max(BLOCK, round(max(page.size) * scale)))
 
-    def _read_copy(self, copy: Image.Image) -> Cells:
+    def _find_words(self, copy: Image.Image) -> Words:
         grey = np.asarray(copy)
         padding = ((0, -grey.shape[0] % BLOCK), (0, -grey.shape[1] % BLOCK))
         padded = np.pad(grey, padding, mode="edge")
-        features, places, certain = [], [], []
+        width = self._config["network"]["middle"] + self._config["network"]["coarse"]
+        places, chances = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.float32)]
+        features = [np.zeros((0, width), np.float32)]
         for top, left, bottom, right in rectangles(padded):
             window = padded[top * BLOCK : bottom * BLOCK, left * BLOCK : right * BLOCK]
-            rows, columns, chance, seen = self._find_words(window)
-            features.append(seen)
-            certain.append(chance)
+            dark = fold(255 - window).astype(np.float32) / 255
+            word, fine, coarse = self._sessions[0].run(None, {"picture": dark})
+            rows, columns = np.nonzero(word[0] > self._config["floor"])
+            seen = np.concatenate([fine[0][:, rows, columns], coarse[0][:, rows // 2, columns // 2]])
+            features.append(np.ascontiguousarray(seen.T))
+            chances.append(1 / (1 + np.exp(-word[0][rows, columns])))
             places.append(np.stack([columns * CELL + left * BLOCK, rows * CELL + top * BLOCK], 1))
-        if not features or not sum(len(seen) for seen in features):
-            none, best = np.zeros((0, 2), np.float32), int(self._config["best"])
-            nothing = np.zeros((0, best), np.float32), np.zeros((0, best), np.int32), np.zeros(0, np.float32)
-            return Cells(none, none, *nothing)
-        probability, term, em = self._name(np.concatenate(features))
-        pixel = np.array([[1 / grey.shape[1], 1 / grey.shape[0]]], np.float32)
-        middle = ((np.concatenate(places) + CELL / 2) * pixel).astype(np.float32)
-        chance = np.concatenate(certain)[:, None]
-        return Cells(middle, np.repeat(pixel, len(middle), axis=0), probability * chance, term, em)
+        return Words(np.concatenate(places), np.concatenate(chances), np.concatenate(features), copy.size)
 
-    def _find_words(
-        self, window: NDArray[np.uint8]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
-        """Rows, columns, probability and features of the cells that hold the middle of a word piece."""
-        dark = fold(255 - window).astype(np.float32) / 255
-        word, fine, coarse = self._sessions[0].run(None, {"picture": dark})
-        rows, columns = np.nonzero(word[0] > self._config["floor"])
-        seen = np.concatenate([fine[0][:, rows, columns], coarse[0][:, rows // 2, columns // 2]]).T
-        chance = 1 / (1 + np.exp(-word[0][rows, columns]))
-        return rows, columns, chance, np.ascontiguousarray(seen)
+    def _type_sizes(self, words: Words) -> NDArray[np.float32]:
+        """The em of each word in pixels of the copy: a small part of the head, done before naming."""
+        if not len(words.features):
+            return np.zeros(0, np.float32)
+        em: NDArray[np.float32] = self._sessions[2].run(None, {"features": words.features})[0]
+        return em
 
-    def _name(
-        self, features: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]:
-        """Probabilities and terms of the best few, and the em."""
-        parts = [
-            self._sessions[1].run(None, {"features": features[at : at + HEAD_ROWS]})
-            for at in range(0, len(features), HEAD_ROWS)
-        ]
-        probability, term, em = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return probability, term, em
+    def _name(self, words: Words) -> Cells:
+        """The best few terms of each cell."""
+        best = int(self._config["best"])
+        probabilities, terms = [np.zeros((0, best), np.float32)], [np.zeros((0, best), np.int32)]
+        ems = [np.zeros(0, np.float32)]
+        for at in range(0, len(words.features), HEAD_ROWS):
+            rows = words.features[at : at + HEAD_ROWS]
+            probability, term, em = self._sessions[1].run(None, {"features": rows})
+            probabilities.append(probability)
+            terms.append(term)
+            ems.append(em)
+        pixel = np.repeat(np.array([[1 / side for side in words.size]], np.float32), len(words.place), axis=0)
+        middle = ((words.place + CELL / 2) * pixel).astype(np.float32)
+        probability = np.concatenate(probabilities) * words.chance[:, None]
+        return Cells(middle, pixel, probability, np.concatenate(terms), np.concatenate(ems))
 
     def _pool(self, cells: Cells) -> SparseVector:
         count = np.bincount(cells.term.ravel(), cells.probability.ravel(), len(self._tokenizer))
