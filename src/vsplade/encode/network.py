@@ -38,6 +38,8 @@ class NetworkConfig:
     fine_blocks: int = 1
     middle_blocks: int = 2
     coarse_blocks: int = 3
+    inner: float = 1.0
+    """Share of a block's channels that there are between its two convolutions."""
     hidden: int = 512
     rank: int = 256
 
@@ -57,10 +59,10 @@ def convolution(
 class Block(nn.Module):
     """Residual: a 3 x 3, then a second kernel, which is wide and flat where whole words must be seen."""
 
-    def __init__(self, channels: int, second: tuple[int, int] = (3, 3)) -> None:
+    def __init__(self, channels: int, inner: int, second: tuple[int, int] = (3, 3)) -> None:
         super().__init__()
-        self.first = convolution(channels, channels)
-        self.second = convolution(channels, channels, second)
+        self.first = convolution(channels, inner)
+        self.second = convolution(inner, channels, second)
 
     def forward(self, x: Tensor) -> Tensor:
         return functional.relu(x + self.second(functional.relu(self.first(x))))
@@ -78,13 +80,17 @@ class Trunk(nn.Module):
             self.to_fine = convolution(config.stem, config.fine, (2, 2))
         else:
             self.to_fine = convolution(FOLD * FOLD, config.fine)
-        self.fine = nn.Sequential(*(Block(config.fine) for _ in range(config.fine_blocks)))
+
+        def block(channels: int, second: tuple[int, int] = (3, 3)) -> Block:
+            return Block(channels, round(channels * config.inner), second)
+
+        self.fine = nn.Sequential(*(block(config.fine) for _ in range(config.fine_blocks)))
         self.to_middle = convolution(config.fine, config.middle, stride=2)
-        self.middle = nn.Sequential(*(Block(config.middle) for _ in range(config.middle_blocks)))
+        self.middle = nn.Sequential(*(block(config.middle) for _ in range(config.middle_blocks)))
         self.to_coarse = convolution(config.middle, config.coarse, stride=2)
-        self.coarse = nn.Sequential(*(Block(config.coarse, (1, 7)) for _ in range(config.coarse_blocks)))
+        self.coarse = nn.Sequential(*(block(config.coarse, (1, 7)) for _ in range(config.coarse_blocks)))
         self.up = convolution(config.coarse, config.middle, (1, 1))
-        self.join = Block(config.middle, (1, 7))
+        self.join = block(config.middle, (1, 7))
         self.word = nn.Conv2d(config.middle, 1, 1)
         nn.init.constant_(self.word.bias, -4.0)  # few cells hold a word
 
