@@ -14,10 +14,9 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from vsplade.encode import load_encoder
-from vsplade.encode.reader import MODEL, ReaderEncoder, ReaderOptions
+from vsplade.encode.reader import MODEL, ReaderEncoder, ReaderOptions, type_size
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
-from vsplade.pages import fit
 from vsplade.types import Page
 
 WORDS = "The quarterly report says that harbour traffic rose while the lighthouse keeper counted every ship"
@@ -58,11 +57,42 @@ def share_read(reader: ReaderEncoder, image: Image.Image, text: str) -> float:
     return len(wanted & set(vector.terms.tolist())) / len(wanted)
 
 
-@pytest.mark.parametrize("size", [9, 12, 16, 24, 36, 56, 90, 120])
+@pytest.mark.parametrize("size", [8, 10, 12, 16, 24, 36, 56, 90, 120])
 def test_reads_type_of_every_size(reader: ReaderEncoder, size: int) -> None:
+    """At the size that pages are read at, without any detail to spare."""
     text = WORDS if size < 50 else "harbour traffic report lighthouse"
-    image = sheet(text, size, width=1400, height=700 if size < 80 else 1000)
+    image = sheet(text, size, width=reader.reading_edge, height=700 if size < 80 else 1000)
     assert share_read(reader, image, text) >= 0.85
+
+
+@pytest.mark.parametrize("size", [6, 7, 8])
+def test_tiny_type_is_read_in_more_detail(reader: ReaderEncoder, size: int) -> None:
+    times = reader.longest_edge / reader.reading_edge
+    image = sheet(WORDS, size * times, width=reader.longest_edge, height=900)
+    shrunk = image.resize((reader.reading_edge, round(900 / times)), Image.Resampling.LANCZOS)
+    assert share_read(reader, image, WORDS) >= 0.85
+    assert share_read(reader, shrunk, WORDS) >= (0.3 if size == 6 else 0.6)
+
+
+def test_small_type_on_small_copies_is_left_to_the_page(reader: ReaderEncoder) -> None:
+    cells = reader.read(sheet(WORDS, 16, width=1000, height=600))
+    on_copies = cells.pixel[:, 0] > 1.5 * cells.pixel[:, 0].min()
+    assert (~on_copies).sum() >= len(WORDS.split())
+    assert (cells.em[on_copies] > 6.9).all()
+    large = reader.read(sheet("harbour traffic", 60, width=1000, height=600))
+    assert (large.pixel[:, 0] > 1.5 / 1000).sum() >= 2
+
+
+def test_size_before_naming_is_that_of_the_head(reader: ReaderEncoder) -> None:
+    words = reader._find_words(sheet(WORDS))
+    np.testing.assert_allclose(reader._type_sizes(words), reader._name(words).em, rtol=0.02)
+
+
+def test_size_of_type_is_that_of_most_words() -> None:
+    em, weight = np.array([30, 7, 8, 9], np.float32), np.array([4, 1, 2, 3], np.float32)
+    assert type_size(em, weight) == 9
+    assert type_size(em, weight / 10) == np.inf
+    assert type_size(em[:0], weight[:0]) == np.inf
 
 
 def test_reads_light_on_dark_and_low_contrast(reader: ReaderEncoder) -> None:
@@ -100,10 +130,8 @@ def test_reads_rare_names(reader: ReaderEncoder) -> None:
     assert share_read(reader, sheet(names, 20, width=1200), names) >= 0.85
 
 
-def test_small_pictures_are_enlarged_for_it(reader: ReaderEncoder) -> None:
-    image = sheet(WORDS, 6.5, width=700, height=300)
-    assert share_read(reader, image, WORDS) < 0.4
-    assert share_read(reader, fit(image, reader.longest_edge), WORDS) > 0.6
+def test_small_pictures_are_enlarged(reader: ReaderEncoder) -> None:
+    assert share_read(reader, sheet(WORDS, 6.5, width=600, height=300), WORDS) > 0.6
 
 
 def test_case_does_not_matter(reader: ReaderEncoder) -> None:

@@ -35,7 +35,12 @@ def test_same_vectors_and_fingerprint() -> None:
     plain, through_torch = load_encoder("reader"), load_encoder("reader:device=cpu:0")
     assert type(plain) is not type(through_torch)
     assert plain.fingerprint == through_torch.fingerprint
-    sheets = [sheet(WORDS), sheet(WORDS.upper(), 14, 700, 500), sheet("harbour 4711", 60, ink=250, paper=20)]
+    sheets = [
+        sheet(WORDS),
+        sheet(WORDS.upper(), 14, 700, 500),
+        sheet("harbour lighthouse", 60, ink=250, paper=20),
+    ]
+    sheets += [sheet(WORDS, 10.5, 1500, 600), sheet(WORDS, 24, 1500, 600)]  # tiny at the size that is read
     pages = [page(image, str(n)) for n, image in enumerate(sheets)]
     for a, b in zip(plain.encode_pages(pages), through_torch.encode_pages(pages), strict=True):
         assert cosine(a, b) >= COSINE

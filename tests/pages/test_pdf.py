@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pypdfium2 as pdfium
 import pytest
 
 from pages.samples import pdf_bytes, write_pdf
@@ -20,3 +21,15 @@ def test_why_a_file_is_refused_does_not_depend_on_the_file_before(tmp_path: Path
     for name in ("zero", "cut", "zero", "locked", "zero", "cut", "locked"):
         with pytest.raises(PageError, match=reasons[name]):
             PdfFile(str(tmp_path / f"{name}.pdf"))
+
+
+def test_a_strip_keeps_the_area_of_a_page(tmp_path: Path) -> None:
+    """A web page printed in one piece must not become a thread of pixels."""
+    document = pdfium.PdfDocument.new()
+    document.new_page(300, 6000)
+    document.save(str(tmp_path / "strip.pdf"))
+    pixels = PdfFile(str(tmp_path / "strip.pdf")).page(1, 1000).pixels
+    assert pixels is not None
+    width, height = pixels.size
+    assert width == pytest.approx(158, abs=2)
+    assert width * height == pytest.approx(1000 * 500, rel=0.02)

@@ -196,12 +196,13 @@ def test_no_pixels_asked_for_none_decoded(tmp_path: Path) -> None:
     assert content == PageContent(None, 40_000, 30_000)
 
 
-def test_small_pictures_are_enlarged_or_left_alone() -> None:
-    assert fit_size(1200, 900, 1408) == (1200, 900)
-    assert fit_size(1024, 768, 1408) == (1408, 1056)
-    assert fit_size(704, 500, 1408) == (1408, 1000)
-    assert fit_size(100, 60, 1408) == (200, 120)
-    assert fit_size(2816, 2000, 1408) == (1408, 1000)
+def test_small_pictures_are_left_alone_or_enlarged_if_asked() -> None:
+    assert fit_size(2816, 2000, 1408) == fit_size(2816, 2000, 1408, enlarge=True) == (1408, 1000)
+    assert fit_size(1200, 900, 1408) == fit_size(1200, 900, 1408, enlarge=True) == (1200, 900)
+    assert fit_size(1024, 768, 1408) == (1024, 768)
+    assert fit_size(1024, 768, 1408, enlarge=True) == (1408, 1056)
+    assert fit_size(704, 500, 1408, enlarge=True) == (1408, 1000)
+    assert fit_size(100, 60, 1408, enlarge=True) == (200, 120)
 
 
 def test_strips_keep_the_area_of_a_page() -> None:

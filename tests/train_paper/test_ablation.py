@@ -33,6 +33,8 @@ def write_reader(path: Path) -> Path:
     reader = Reader(config)
     with torch.no_grad():
         reader.trunk.word.bias.fill_(0.0)
+        reader.head.vocabulary.weight.mul_(30.0)  # sure enough of some terms for them to weigh something
+        reader.head.narrow.weight.mul_(20.0)
     tensors = {f"model.{name}": tensor for name, tensor in reader.state_dict().items()}
     checkpoint.save(path, tensors, {"network": config.to_json(), "vocabulary": Tokenizer.load().fingerprint})
     return path
@@ -81,10 +83,19 @@ def test_every_row_is_trained_and_measured(options: AblationOptions) -> None:
         assert [point["step"] for point in one["measured"]] == list(range(1, 7))
         assert {"ndcg@5", "flops", "active", "stop_share"} <= one["final"]["dev"].keys()
         assert all(np.isfinite(point["loss"]) for point in one["curve"])
+        assert one["curve"][0]["active"] > 0
+    tables = {one["row"]: one["table"] for one in kept[1:]}
+    assert tables["bag of words"] == {"least": 1.0, "mean": 1.0, "largest": 1.0, "zero": 0.0}
+    assert tables["Li-LSR"]["least"] < tables["Li-LSR"]["largest"]
     parts = {one["row"]: set().union(*(point.keys() for point in one["curve"])) for one in kept}
     assert "gated" in parts["gated by OCR text"]
     assert "cosine" in parts["Li-LSR, cosine alignment"]
     assert "caption_rank" not in parts["Li-LSR"]
+
+
+def test_a_collapsed_table_is_seen() -> None:
+    raw = torch.tensor([-1.0, -2.0, 0.5, -3.0])
+    assert ablation.table_facts(torch.relu(raw)) == {"least": 0, "mean": 0.125, "largest": 0.5, "zero": 0.75}
 
 
 def test_same_seed_same_run(options: AblationOptions) -> None:
@@ -157,7 +168,7 @@ def test_results_become_a_table_and_curves(options: AblationOptions, tmp_path: P
     pytest.importorskip("matplotlib")
     from dataclasses import replace
 
-    from vsplade.train.paper.curves import draw, read_results, table
+    from vsplade.train.paper.curves import choose, draw, read_results, table
 
     ablation.ablate(replace(options, rows=("Li-LSR",), steps=4, texts=()))
     rows = read_results(options.out / "ablation.json")
@@ -166,5 +177,8 @@ def test_results_become_a_table_and_curves(options: AblationOptions, tmp_path: P
     assert len({line.count("|") for line in lines}) == 1
     draw(rows, tmp_path / "curves.png")
     assert Image.open(tmp_path / "curves.png").size[0] > 100
+    with pytest.raises(InputError, match="no row 'BM25'"):
+        choose(rows, ["BM25"])
+    assert list(choose({**rows, "other": []}, ["Li-LSR"])) == ["Li-LSR"]
     with pytest.raises(InputError, match="no results"):
         read_results(tmp_path / "nothing.json")

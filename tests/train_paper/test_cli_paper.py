@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -90,6 +92,27 @@ def test_from_pdfs_takes_small_folders_and_says_what_it_needs(
     assert run([*line, "--from-pdfs", str(tmp_path / "cache")]) == 2
     assert run(["train", "--from-pdfs", str(scans), "paper"]) == 2
     assert "goes after the step" in said(capsys)
+
+
+@pytest.mark.slow
+def test_two_processes_by_torchrun(backbone: Path, tmp_path: Path) -> None:
+    """Sixteen pairs: a batch is what two processes can share."""
+    out = tmp_path / "run"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    launch += ["--master-addr", "127.0.0.1", "--master-port", str(port)]
+    line = ["train", "paper", "--from-pdfs", str(EXAMPLES), "--backbone", str(backbone), "--out", str(out)]
+    line += ["--set", "steps=2", "--set", "precision=float32", "--set", "lora_rank=2"]
+    done = subprocess.run(
+        [*launch, "-m", "vsplade", *line], capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "a batch is 8 pairs" in done.stderr
+    assert (out / "model" / "model.safetensors").is_file()
+    assert len((out / "log.jsonl").read_text().splitlines()) == 2  # one process writes it
 
 
 @pytest.mark.parametrize(

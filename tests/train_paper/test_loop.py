@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -19,14 +20,14 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("pyarrow")
 
-from safetensors.torch import load_file  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 
 from vsplade.encode import load_encoder  # noqa: E402
 from vsplade.encode.modernvbert import checkpoint  # noqa: E402
 from vsplade.errors import InputError  # noqa: E402
 from vsplade.train.paper import lora  # noqa: E402
 from vsplade.train.paper.config import PaperConfig  # noqa: E402
-from vsplade.train.paper.data import ColpaliPairs, RlhnPairs, picture_id  # noqa: E402
+from vsplade.train.paper.data import ColpaliPairs, ImagePair, RlhnPairs, picture_id  # noqa: E402
 from vsplade.train.paper.loop import LAST, Run, Trainer, TrainingError, train  # noqa: E402
 
 from .conftest import WORDS, picture  # noqa: E402
@@ -176,7 +177,51 @@ def test_another_configuration_is_refused(
         train(dataclasses.replace(CONFIG, rate=0.1), run, images)
     with pytest.raises(InputError, match="seed: 0 -> 1"):
         train(dataclasses.replace(CONFIG, seed=1), run, images)
+    with pytest.raises(InputError, match="text_pairs: 0 -> "):
+        train(CONFIG, run, images, texts)
+    other = shutil.copytree(backbone, tmp_path / "other")
+    tensors = load_file(other / "model.safetensors")
+    save_file({name: tensor * 1.01 for name, tensor in tensors.items()}, other / "model.safetensors")
+    with pytest.raises(InputError, match="backbone: 'modernvbert-"):
+        train(CONFIG, dataclasses.replace(run, backbone=other), images)
     assert load_file(run.out / LAST), "the checkpoint is still there"
+
+
+def test_a_picture_that_cannot_be_read_loses_no_step(
+    backbone: Path, images: ColpaliPairs, tmp_path: Path
+) -> None:
+    run = Run(backbone, tmp_path / "run")
+    trainer = Trainer(CONFIG, run, images)
+    wanted = int(trainer.plan.rows(4)[0])
+
+    class Broken:
+        groups = images.groups
+
+        def __getitem__(self, number: int) -> ImagePair:
+            pair = images[number]
+            return dataclasses.replace(pair, image=b"no picture") if number == wanted else pair
+
+    with pytest.raises(InputError, match="cannot be read"):
+        train(CONFIG, run, Broken())
+    with (run.out / "log.jsonl").open("a") as file:  # as if it had gone on without a checkpoint, and died
+        file.write('{"step": 5, "loss": 1.0}\n{"step": 6, "lo')
+    trainer.resume(run.out / LAST)
+    assert trainer.step == 4
+    steps = [json.loads(line)["step"] for line in (run.out / "log.jsonl").read_text().splitlines()]
+    assert steps == [1, 2, 3, 4]
+
+
+def test_sparsity_warms_up_in_training(backbone: Path, images: ColpaliPairs, tmp_path: Path) -> None:
+    """The weight that FLOPS have in the total, step by step."""
+    config = dataclasses.replace(CONFIG, captions="none", page_flops=0.5, flops_warm_up_steps=4)
+    trainer = Trainer(config, Run(backbone, tmp_path), images)
+    batch = trainer.loader.make(0)
+    found = []
+    for trainer.step in (0, 2, 4, 6):
+        with torch.no_grad():
+            losses = trainer.losses(batch)[0]
+        found.append(float((losses.total - losses.parts["rank"]) / losses.parts["flops"]))
+    assert found == pytest.approx([0.0, 0.5 * 0.25, 0.5, 0.5], abs=1e-4)
 
 
 def test_a_released_model_trains_further_only_with_its_own_table(

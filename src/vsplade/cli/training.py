@@ -215,6 +215,18 @@ def probe(as_json: bool, **given: Any) -> None:
     _report(result, as_json)
 
 
+@train.command("narrow")
+@options_of(options.NarrowOptions)
+@json_option
+def narrow(as_json: bool, **given: Any) -> None:
+    """Make a trained reader's blocks narrower; training goes on from there."""
+    with needs_extra():
+        from vsplade.train.narrow import narrow as narrow_reader
+
+        result = narrow_reader(_build(options.NarrowOptions, given), note)
+    _report(result, as_json)
+
+
 @train.command("export")
 @options_of(options.ExportOptions)
 @json_option

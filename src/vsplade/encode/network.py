@@ -81,16 +81,16 @@ class Trunk(nn.Module):
         else:
             self.to_fine = convolution(FOLD * FOLD, config.fine)
 
-        def blocks(count: int, channels: int, second: tuple[int, int] = (3, 3)) -> nn.Sequential:
-            return nn.Sequential(*(Block(channels, round(channels * config.inner), second) for _ in range(count)))
+        def block(channels: int, second: tuple[int, int] = (3, 3)) -> Block:
+            return Block(channels, round(channels * config.inner), second)
 
-        self.fine = blocks(config.fine_blocks, config.fine)
+        self.fine = nn.Sequential(*(block(config.fine) for _ in range(config.fine_blocks)))
         self.to_middle = convolution(config.fine, config.middle, stride=2)
-        self.middle = blocks(config.middle_blocks, config.middle)
+        self.middle = nn.Sequential(*(block(config.middle) for _ in range(config.middle_blocks)))
         self.to_coarse = convolution(config.middle, config.coarse, stride=2)
-        self.coarse = blocks(config.coarse_blocks, config.coarse, (1, 7))
+        self.coarse = nn.Sequential(*(block(config.coarse, (1, 7)) for _ in range(config.coarse_blocks)))
         self.up = convolution(config.coarse, config.middle, (1, 1))
-        self.join = Block(config.middle, round(config.middle * config.inner), (1, 7))
+        self.join = block(config.middle, (1, 7))
         self.word = nn.Conv2d(config.middle, 1, 1)
         nn.init.constant_(self.word.bias, -4.0)  # few cells hold a word
 

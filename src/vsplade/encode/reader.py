@@ -1,9 +1,9 @@
 """The page reader that ships: pixels to words and weights, by onnxruntime on any CPU.
 
-A page is read at its own size and on two small copies, for large type. On each, the trunk finds the cells
-where a word piece has its middle and the head names it; a term's evidence is the expected number of times it
-stands on the page, and ``weighting`` makes its weight of that. Query weights are a learned table: no network
-runs for a query.
+A page is read at one size and on two small copies, for large type; where most of its type turns out to be
+tiny, it is read again at a larger size. On each, the trunk finds the cells where a word piece has its middle
+and the head names it; a term's evidence is the expected number of times it stands on the page, and
+``weighting`` makes its weight of that. Query weights are a learned table: no network runs for a query.
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ CELL = 8
 FOLD = 4
 HEAD_ROWS = 128
 """Cells named at a time: their logits over the vocabulary stay in the cache."""
+LEAST_READ = 3.0
+"""Words, at least, by which the size of a page's type is judged."""
 _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
-_FILES = ("trunk.onnx", "head.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
+_READING = ("points", "scales", "floor", "zoom", "tiny", "large")
+_FILES = ("trunk.onnx", "head.onnx", "size.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class ReaderOptions:
     point: str = "quality"
     """``quality``, or ``efficient``: only terms that matter more, for an index half the size."""
     longest_edge: int = 0
-    """Pixels of the longest edge that pages are read at; 0 is the model's own."""
+    """Pixels of the longest edge that pages are read at; 0 is the model's own. Tiny type is read larger."""
     threads: int = 0
     """Pages read at a time; 0 is one for every core."""
     model: str = ""
@@ -72,6 +75,29 @@ class Cells:
         return Cells(
             *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Cells))
         )
+
+
+@dataclass(frozen=True)
+class Words:
+    """Where words stand on a copy of the page: one row a cell that holds the middle of a piece."""
+
+    place: NDArray[np.int64]  # (n, 2) x, y in pixels of the copy
+    chance: NDArray[np.float32]
+    features: NDArray[np.float32]
+    size: tuple[int, int]
+    """Of the copy: width, height."""
+
+    def only(self, rows: NDArray[np.bool_]) -> Words:
+        return Words(self.place[rows], self.chance[rows], self.features[rows], self.size)
+
+
+def type_size(em: NDArray[np.float32], weight: NDArray[np.float32]) -> float:
+    """The em that half of what was read is smaller than; infinite where next to nothing was."""
+    order = np.argsort(em, kind="stable")
+    running = np.cumsum(weight[order])
+    if not len(order) or running[-1] < LEAST_READ:
+        return np.inf
+    return float(em[order[np.searchsorted(running, running[-1] / 2)]])
 
 
 def fold(picture: NDArray[Any]) -> NDArray[Any]:
@@ -118,8 +144,8 @@ class ReaderEncoder:
         digest.update(self._config["weights"].encode())
         for table in ("query.npy", "related.npy", "certainty.npy"):
             digest.update((self._folder / table).read_bytes())
-        rest = {k: self._config[k] for k in ("points", "scales", "floor", *_WEIGHTING, "related", "lightest")}
-        digest.update(json.dumps([rest, self.options.point, self.longest_edge], sort_keys=True).encode())
+        rest = {k: self._config[k] for k in (*_READING, *_WEIGHTING, "related", "lightest")}
+        digest.update(json.dumps([rest, self.options.point, self.reading_edge], sort_keys=True).encode())
         return f"reader-{digest.hexdigest()}"
 
     @property
@@ -127,8 +153,13 @@ class ReaderEncoder:
         return self._tokenizer
 
     @property
-    def longest_edge(self) -> int:
+    def reading_edge(self) -> int:
         return self.options.longest_edge or int(self._config["longest_edge"])
+
+    @property
+    def longest_edge(self) -> int:
+        """More than most pages are read at: those with tiny type are read in all this detail."""
+        return round(self.reading_edge * float(self._config["zoom"]))
 
     def _numbers(self, name: str) -> NDArray[np.float32]:
         numbers: NDArray[np.float32] = np.load(self._folder / name, allow_pickle=False).astype(np.float32)
@@ -165,7 +196,8 @@ class ReaderEncoder:
         return pairs
 
     @cached_property
-    def _sessions(self) -> tuple[Any, Any]:
+    def _sessions(self) -> tuple[Any, Any, Any]:
+        """Trunk, head, and the part of the head that tells the size of type."""
         import onnxruntime
 
         settings = onnxruntime.SessionOptions()
@@ -176,7 +208,7 @@ class ReaderEncoder:
         providers = ["CPUExecutionProvider"]
         return tuple(
             onnxruntime.InferenceSession(str(self._folder / name), settings, providers=providers)
-            for name in ("trunk.onnx", "head.onnx")
+            for name in ("trunk.onnx", "head.onnx", "size.onnx")
         )
 
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
@@ -219,7 +251,7 @@ class ReaderEncoder:
         strongest = np.zeros(len(self._tokenizer), np.int64)
         order = np.argsort(value, axis=None, kind="stable")
         strongest[cells.term.ravel()[order]] = order // cells.term.shape[1]  # the last write, the best, stays
-        grey = self._copy(page.image, 1)
+        grey = np.asarray(self._page(page.image.convert("L")))
         return vector, [self._box(cells, int(strongest[term]), int(term), grey) for term in vector.terms]
 
     def _box(self, cells: Cells, row: int, term: int, grey: NDArray[np.uint8]) -> Box:
@@ -229,58 +261,69 @@ class ReaderEncoder:
 
     def read(self, image: Image.Image) -> Cells:
         """Every word cell of a page, over all the sizes it is read at."""
-        return Cells.join([self._read_copy(image, scale) for scale in self._config["scales"]])
+        grey = image.convert("L")
+        page = self._page(grey)
+        words = self._find_words(page)
+        if type_size(self._type_sizes(words), words.chance) < self._config["tiny"]:
+            words = self._find_words(self._page(grey, self.longest_edge))
+        cells = [self._name(words)]
+        for scale in self._config["scales"]:
+            words = self._find_words(self._copy(page, scale))
+            cells.append(self._name(words.only(self._type_sizes(words) >= self._config["large"])))
+        return Cells.join(cells)
 
-    @staticmethod
-    def _copy(image: Image.Image, scale: float) -> NDArray[np.uint8]:
-        """The page in grey, at ``scale`` of its size."""
+    def _page(self, grey: Image.Image, edge: int = 0) -> Image.Image:
+        """The page at the size that it is read at."""
         from vsplade.pages import fit
 
-        grey = image.convert("L")
-        return np.asarray(grey if scale == 1 else fit(grey, max(BLOCK, round(max(image.size) * scale))))
+        return fit(grey, edge or self.reading_edge, enlarge=True)
 
-    def _read_copy(self, image: Image.Image, scale: float) -> Cells:
-        grey = self._copy(image, scale)
+    @staticmethod
+    def _copy(page: Image.Image, scale: float) -> Image.Image:
+        from vsplade.pages import fit
+
+        return fit(page, max(BLOCK, round(max(page.size) * scale)))
+
+    def _find_words(self, copy: Image.Image) -> Words:
+        grey = np.asarray(copy)
         padding = ((0, -grey.shape[0] % BLOCK), (0, -grey.shape[1] % BLOCK))
         padded = np.pad(grey, padding, mode="edge")
-        features, places, certain = [], [], []
+        width = self._config["network"]["middle"] + self._config["network"]["coarse"]
+        places, chances = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.float32)]
+        features = [np.zeros((0, width), np.float32)]
         for top, left, bottom, right in rectangles(padded):
             window = padded[top * BLOCK : bottom * BLOCK, left * BLOCK : right * BLOCK]
-            rows, columns, chance, seen = self._find_words(window)
-            features.append(seen)
-            certain.append(chance)
+            dark = fold(255 - window).astype(np.float32) / 255
+            word, fine, coarse = self._sessions[0].run(None, {"picture": dark})
+            rows, columns = np.nonzero(word[0] > self._config["floor"])
+            seen = np.concatenate([fine[0][:, rows, columns], coarse[0][:, rows // 2, columns // 2]])
+            features.append(np.ascontiguousarray(seen.T))
+            chances.append(1 / (1 + np.exp(-word[0][rows, columns])))
             places.append(np.stack([columns * CELL + left * BLOCK, rows * CELL + top * BLOCK], 1))
-        if not features or not sum(len(seen) for seen in features):
-            none, best = np.zeros((0, 2), np.float32), int(self._config["best"])
-            nothing = np.zeros((0, best), np.float32), np.zeros((0, best), np.int32), np.zeros(0, np.float32)
-            return Cells(none, none, *nothing)
-        probability, term, em = self._name(np.concatenate(features))
-        pixel = np.array([[1 / grey.shape[1], 1 / grey.shape[0]]], np.float32)
-        middle = ((np.concatenate(places) + CELL / 2) * pixel).astype(np.float32)
-        chance = np.concatenate(certain)[:, None]
-        return Cells(middle, np.repeat(pixel, len(middle), axis=0), probability * chance, term, em)
+        return Words(np.concatenate(places), np.concatenate(chances), np.concatenate(features), copy.size)
 
-    def _find_words(
-        self, window: NDArray[np.uint8]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
-        """Rows, columns, probability and features of the cells that hold the middle of a word piece."""
-        dark = fold(255 - window).astype(np.float32) / 255
-        word, fine, coarse = self._sessions[0].run(None, {"picture": dark})
-        rows, columns = np.nonzero(word[0] > self._config["floor"])
-        seen = np.concatenate([fine[0][:, rows, columns], coarse[0][:, rows // 2, columns // 2]]).T
-        chance = 1 / (1 + np.exp(-word[0][rows, columns]))
-        return rows, columns, chance, np.ascontiguousarray(seen)
+    def _type_sizes(self, words: Words) -> NDArray[np.float32]:
+        """The em of each word in pixels of the copy: a small part of the head, done before naming."""
+        if not len(words.features):
+            return np.zeros(0, np.float32)
+        em: NDArray[np.float32] = self._sessions[2].run(None, {"features": words.features})[0]
+        return em
 
-    def _name(
-        self, features: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]:
-        """Probabilities and terms of the best few, and the em."""
-        parts = [
-            self._sessions[1].run(None, {"features": features[at : at + HEAD_ROWS]})
-            for at in range(0, len(features), HEAD_ROWS)
-        ]
-        probability, term, em = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return probability, term, em
+    def _name(self, words: Words) -> Cells:
+        """The best few terms of each cell."""
+        best = int(self._config["best"])
+        probabilities, terms = [np.zeros((0, best), np.float32)], [np.zeros((0, best), np.int32)]
+        ems = [np.zeros(0, np.float32)]
+        for at in range(0, len(words.features), HEAD_ROWS):
+            rows = words.features[at : at + HEAD_ROWS]
+            probability, term, em = self._sessions[1].run(None, {"features": rows})
+            probabilities.append(probability)
+            terms.append(term)
+            ems.append(em)
+        pixel = np.repeat(np.array([[1 / side for side in words.size]], np.float32), len(words.place), axis=0)
+        middle = ((words.place + CELL / 2) * pixel).astype(np.float32)
+        probability = np.concatenate(probabilities) * words.chance[:, None]
+        return Cells(middle, pixel, probability, np.concatenate(terms), np.concatenate(ems))
 
     def _pool(self, cells: Cells) -> SparseVector:
         count = np.bincount(cells.term.ravel(), cells.probability.ravel(), len(self._tokenizer))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
@@ -22,15 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from vsplade.encode.batching import SIDE, PageQueue
 from vsplade.encode.fused import can_fuse, fuse
 from vsplade.encode.ink import BLOCK
 from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features, fold_norms
-from vsplade.encode.onnx_weights import initializers
-from vsplade.encode.reader import Cells, ReaderEncoder, ReaderOptions
+from vsplade.encode.onnx_weights import unpacked
+from vsplade.encode.reader import Cells, ReaderEncoder, ReaderOptions, type_size
 from vsplade.encode.shrink import shrink
 from vsplade.errors import InputError
 from vsplade.pages import grey_levels
@@ -48,28 +47,8 @@ LARGE_GPU = 20 << 30
 LANES = 2
 """Batches under way at a time."""
 HEAD_CELLS = 8192
-_HEAD = ("head.", "size.")
-"""The parts of the network that head.onnx holds; models of before have no size."""
 GROUPS = 512
 """Terms of which only the best is looked at first: the best few of all are among the best few groups."""
-
-
-def unpacked(path: Path) -> dict[str, NDArray[np.float32]]:
-    """The weights of an 8-bit ONNX file by their names in the network, as float32."""
-    held = initializers(path)
-    weights: dict[str, NDArray[np.float32]] = {}
-    for name, value in held.items():
-        base, _, suffix = name.rpartition("_")
-        if suffix == "quantized":
-            scale = held.get(f"{base}_scale", held.get(f"{name}_scale"))
-            # the trunk's channels come first, the head's matrices are stored the other way round
-            last = value.ndim == 2 and base.startswith(_HEAD)
-            shape = (-1,) if last else (-1,) + (1,) * (value.ndim - 1)
-            plain = value.astype(np.float32) * np.asarray(scale, np.float32).reshape(shape)
-            weights[base] = np.ascontiguousarray(plain.T) if last else plain
-        elif name.startswith(_HEAD) and name.endswith(".bias"):
-            weights[name] = value.astype(np.float32)
-    return weights
 
 
 def load_network(folder: Path, config: dict[str, Any]) -> Reader:
@@ -136,15 +115,24 @@ class Batch:
 
 @dataclass
 class Found:
-    """Words in the cells of a batch, copy after copy."""
+    """Cells that hold the middle of a word piece, on the device."""
 
-    places: list[tuple[Tensor, Tensor, Tensor]]
-    """For every copy: page, row, column."""
-    sizes: list[list[tuple[int, int]]]
-    probability: Tensor
-    term: Tensor
+    page: Tensor
+    middle: Tensor
+    """(n, 2) x, y in fractions of the page."""
+    pixel: Tensor
+    """(n, 2) one pixel of the copy it was read on."""
+    chance: Tensor
+    looked: Tensor
+    """What the head sees there."""
     em: Tensor
-    """NaN from a model that cannot tell."""
+
+    def only(self, rows: Tensor) -> Found:
+        return Found(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    @staticmethod
+    def join(parts: Sequence[Found]) -> Found:
+        return Found(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Found)))
 
 
 def padded(sizes: Sequence[tuple[int, int]], side: int) -> tuple[int, int]:
@@ -200,18 +188,9 @@ class TorchReaderEncoder(ReaderEncoder):
     def read(self, image: Image.Image) -> Cells:
         with torch.inference_mode(), self._stream():
             found = self.find(self.upload([image]))
-            middles, pixels = [], []
-            for (_, row, column), sizes in zip(found.places, found.sizes, strict=True):
-                pixel = np.array([[1 / sizes[0][1], 1 / sizes[0][0]]], np.float32)
-                middles.append((torch.stack([column, row], 1).cpu().numpy() * CELL + CELL / 2) * pixel)
-                pixels.append(np.repeat(pixel, len(middles[-1]), axis=0))
-            return Cells(
-                np.concatenate(middles).astype(np.float32),
-                np.concatenate(pixels),
-                found.probability.cpu().numpy(),
-                found.term.int().cpu().numpy(),
-                found.em.cpu().numpy(),
-            )
+            probability, term = self.name_words(found)
+            columns = (found.middle, found.pixel, probability, term.int(), found.em)
+            return Cells(*(column.cpu().numpy() for column in columns))
 
     @contextmanager
     def _stream(self) -> Iterator[None]:
@@ -252,45 +231,67 @@ class TorchReaderEncoder(ReaderEncoder):
     def find(self, batch: Batch) -> Found:
         """Every word cell of the pages, over all the sizes they are read at."""
         whole = batch.picture(SIDE).to(self.kind)
-        device = whole.device
-        seen, all_sizes = [], []
+        sizes = [_reading_size(size, self.reading_edge) for size in batch.sizes]
+        page = whole if sizes == batch.sizes else shrink(whole, batch.sizes, sizes, *padded(sizes, SIDE))
+        copies = [(page, sizes)]
         for scale in self._config["scales"]:
-            sizes = [_copy_size(size, scale) for size in batch.sizes]
-            room = (round(whole.shape[1] * scale), round(whole.shape[2] * scale))
-            size = on(sizes, device, torch.int64)
-            picture = whole
-            if scale != 1:
-                picture = shrink(whole, batch.sizes, sizes, *padded([*sizes, room], SIDE // 4))
+            small = [_copy_size(size, scale) for size in sizes]
+            room = (round(page.shape[1] * scale), round(page.shape[2] * scale))
+            copies.append((shrink(page, sizes, small, *padded([*small, room], SIDE // 4)), small))
+        on_page, *on_copies = self._look(copies)
+        tiny = self._with_tiny_type(on_page, batch.pages)
+        if tiny:
+            chosen = on(tiny, whole.device, torch.int64)
+            old = [batch.sizes[number] for number in tiny]
+            sizes = [_reading_size(size, self.longest_edge) for size in old]
+            (larger,) = self._look([(shrink(whole[chosen], old, sizes, *padded(sizes, SIDE)), sizes)])
+            larger.page = chosen[larger.page]
+            on_page = Found.join([larger, on_page.only(~torch.isin(on_page.page, chosen))])
+        large = [found.only(found.em >= self._config["large"]) for found in on_copies]
+        return Found.join([on_page, *large])
+
+    def _with_tiny_type(self, found: Found, pages: int) -> list[int]:
+        """Pages of which half of the type is too small."""
+        page, em, chance = (column.cpu().numpy() for column in (found.page, found.em, found.chance))
+        return [n for n in range(pages) if type_size(em[page == n], chance[page == n]) < self._config["tiny"]]
+
+    def _look(self, copies: Sequence[tuple[Tensor, list[tuple[int, int]]]]) -> list[Found]:
+        """The word cells of each copy of the pages."""
+        seen = []
+        for picture, sizes in copies:
             word, fine, coarse, _ = self.trunk((255 - picture)[:, None] / 255)
-            rows = torch.arange(word.shape[1], device=device) * CELL + CELL // 2
-            columns = torch.arange(word.shape[2], device=device) * CELL + CELL // 2
+            size = on(sizes, word.device, torch.int64)
+            rows = torch.arange(word.shape[1], device=word.device) * CELL + CELL // 2
+            columns = torch.arange(word.shape[2], device=word.device) * CELL + CELL // 2
             # what lies beyond a page repeats its edge
             inside = (rows < size[:, :1])[:, :, None] & (columns < size[:, 1:])[:, None, :]
-            seen.append(((word > self._config["floor"]) & inside, word, fine, coarse))
-            all_sizes.append(sizes)
+            seen.append(((word > self._config["floor"]) & inside, word, fine, coarse, 1 / size.flip(1)))
         self._wait()
-        places, features, chances = [], [], []
-        for mask, word, fine, coarse in seen:
-            place = mask.nonzero(as_tuple=True)
-            places.append(place)
-            features.append(cell_features(fine, coarse, *place))
-            chances.append(torch.sigmoid(word[place].float()))
-        values, terms, sizes_of_type = [], [], []
-        for part in torch.cat(features).split(HEAD_CELLS):
-            looked = self.network.head.look(part)
-            value, term = best_terms(self.network.head.name(looked), self._config["best"])
-            values.append(value)
-            terms.append(term)
-            sizes_of_type.append(self.network.size(looked)[:, 0].float())
-        probability = torch.cat(values).float() * torch.cat(chances)[:, None]
-        return Found(places, all_sizes, probability, torch.cat(terms), torch.exp2(torch.cat(sizes_of_type)))
+        found = []
+        for mask, word, fine, coarse, pixels in seen:
+            page, row, column = mask.nonzero(as_tuple=True)
+            middle = (torch.stack([column, row], 1) * CELL + CELL / 2) * pixels[page]
+            chance = torch.sigmoid(word[page, row, column].float())
+            looked = self.network.head.look(cell_features(fine, coarse, page, row, column))
+            em = torch.exp2(self.network.size(looked)[:, 0].float())
+            found.append(Found(page, middle, pixels[page], chance, looked, em))
+        return found
+
+    def name_words(self, found: Found) -> tuple[Tensor, Tensor]:
+        """Probabilities and terms of the best few of each cell."""
+        named = [
+            best_terms(self.network.head.name(part), self._config["best"])
+            for part in found.looked.split(HEAD_CELLS)
+        ]
+        probability, term = (torch.cat(column) for column in zip(*named, strict=True))
+        return probability.float() * found.chance[:, None], term
 
     def vectors(self, batch: Batch) -> list[SparseVector]:
         """As ``ReaderEncoder._pool``: the counts of all pages at once, on the device."""
         found, terms = self.find(batch), len(self._tokenizer)
+        probability, term = self.name_words(found)
         counts = torch.zeros(len(batch.sizes) * terms, device=self.device)
-        page = torch.cat([place[0] for place in found.places])
-        counts.scatter_add_(0, (page[:, None] * terms + found.term).view(-1), found.probability.view(-1))
+        counts.scatter_add_(0, (found.page[:, None] * terms + term).view(-1), probability.view(-1))
         counts = counts.view(-1, terms)[: batch.pages]
         kept = counts * self._worth_here > self._point["least"]
         self._wait()
@@ -302,9 +303,13 @@ class TorchReaderEncoder(ReaderEncoder):
         return [self.weigh(*part) for part in parts]
 
 
+def _reading_size(size: tuple[int, int], edge: int) -> tuple[int, int]:
+    """(height, width) that ``ReaderEncoder`` reads a page of this size at."""
+    width, height = fit_size(size[1], size[0], edge, enlarge=True)
+    return height, width
+
+
 def _copy_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
-    """(height, width) of the copy that ``ReaderEncoder`` reads at this scale."""
-    if scale == 1:
-        return size
+    """(height, width) of its small copy."""
     width, height = fit_size(size[1], size[0], max(BLOCK, round(max(size) * scale)))
     return height, width

@@ -7,6 +7,7 @@ import pypdfium2 as pdfium
 
 from vsplade.errors import PageError
 from vsplade.pages.content import PageContent, Pixels
+from vsplade.pages.resize import fit_scale
 
 MAX_SCALE = 600 / 72
 """Tiny pages (stamps, labels) are rendered at 600 dots an inch at most."""
@@ -53,7 +54,7 @@ class PdfFile:
 
 
 def _render(page: pdfium.PdfPage, width: float, height: float, longest_edge: int) -> Pixels:
-    scale = min(longest_edge / max(width, height), MAX_SCALE)
+    scale = min(fit_scale(width, height, longest_edge), MAX_SCALE)
     # PDFium's binding rounds sizes up; the hair less keeps 1408.0000000001 from becoming 1409.
     bitmap = page.render(scale=scale * (1 - 1e-9), rev_byteorder=True)
     if bitmap.mode != "RGB":

@@ -13,27 +13,34 @@ _SHRINKABLE = frozenset({"L", "RGB", "CMYK", "RGBA", "LA", "YCbCr"})
 WORTH_ENLARGING = 1.25
 
 
-def fit_size(width: float, height: float, longest_edge: int) -> tuple[int, int]:
-    """The size of the same shape that a page of this longest edge is shrunk to.
+def fit_scale(width: float, height: float, longest_edge: int) -> float:
+    """What to multiply both sides by, so that the page has this longest edge.
 
-    A picture that is a little too small stays as it is: enlarging adds bytes and work for every later stage,
-    and no detail. A smaller one is enlarged, twice at most, to bring its writing into reach (docs/log.md). A
-    strip more than twice as long as wide keeps the area of a page of two to one, or its writing is lost.
+    A strip more than twice as long as wide keeps the area of a page of two to one, or its writing is lost.
     """
     longest = max(width, height)
     if longest > 2 * min(width, height):
         longest = math.sqrt(2 * width * height)
-    scale = longest_edge / longest
+    return longest_edge / longest
+
+
+def fit_size(width: float, height: float, longest_edge: int, enlarge: bool = False) -> tuple[int, int]:
+    """The size that a picture is shrunk to; a smaller one stays as it is.
+
+    Enlarging adds bytes and work for every later stage, and no detail. Who asks for it gets pictures that are
+    much too small enlarged, twice at most, to bring their writing into reach (docs/log.md).
+    """
+    scale = fit_scale(width, height, longest_edge)
     if scale > 1:
-        scale = min(scale, 2.0) if scale >= WORTH_ENLARGING else 1.0
+        scale = min(scale, 2.0) if enlarge and scale >= WORTH_ENLARGING else 1.0
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
-def fit(image: Image.Image, longest_edge: int) -> Image.Image:
+def fit(image: Image.Image, longest_edge: int, enlarge: bool = False) -> Image.Image:
     """The picture in the size of ``fit_size`` (a longest edge of 0: as it is)."""
     if longest_edge <= 0:
         return image
-    size = fit_size(*image.size, longest_edge)
+    size = fit_size(*image.size, longest_edge, enlarge)
     if size == image.size:
         return image
     # A cheap box average first, down to twice the size, then a good filter for the rest: as sharp as the

@@ -42,12 +42,14 @@ from vsplade.train.realpages import PagePool, page_jobs, read_pages
 
 BEST = 4
 SETTINGS: dict[str, Any] = {
-    "longest_edge": 1216,  # px that pages are read at
+    "longest_edge": 1024,  # px that pages are read at
     "scales": [
-        1.0,
         0.4,
         0.16,
-    ],  # copies of the page: each brings another range of type into the readable band
+    ],  # small copies of the page: each brings another range of type into the readable band
+    "tiny": 8.0,  # em in px: a page is read again if half of its type is smaller than this,
+    "zoom": 1.5,  # so many times as large
+    "large": 7.0,  # em in px: smaller type on a small copy has been read on the page itself
     "floor": -3.0,  # word logit above which a cell is named: doubtful cells still add evidence
     **asdict(PageWeighting()),  # counts to weights
     "related": 0.2,  # share of a query term's weight that words of the same stem get
@@ -85,6 +87,18 @@ class HeadGraph(nn.Module):
         best = torch.topk(torch.softmax(self.head.name(seen), 1), BEST, dim=1)
         named = (best.values, best.indices.to(torch.int32))
         return *named, torch.exp(self.size(seen)[:, 0] * math.log(2))
+
+
+class SizeGraph(nn.Module):
+    """Features to the em alone: what must be known of a cell before it is worth naming."""
+
+    def __init__(self, head: Head, size: nn.Linear) -> None:
+        super().__init__()
+        self.head = head
+        self.size = size
+
+    def forward(self, features: Tensor) -> Tensor:
+        return torch.exp(self.size(self.head.look(features))[:, 0] * math.log(2))
 
 
 class Windows(CalibrationDataReader):
@@ -144,24 +158,28 @@ def export_trunk(reader: Reader, windows: Tensor, out: Path, method: Calibration
 
 
 def export_head(reader: Reader, out: Path) -> None:
-    graph = HeadGraph(reader.head, reader.size).eval()
-    outputs = ["probability", "term", "em"]
+    _export_cells(
+        reader, HeadGraph(reader.head, reader.size), ["probability", "term", "em"], out / "head.onnx"
+    )
+    _export_cells(reader, SizeGraph(reader.head, reader.size), ["em"], out / "size.onnx")
+
+
+def _export_cells(reader: Reader, graph: nn.Module, outputs: list[str], path: Path) -> None:
+    """A graph over the features of cells, with 8-bit weights, and its float original beside it."""
     width = reader.config.middle + reader.config.coarse
-    with tempfile.TemporaryDirectory() as folder:
-        plain = Path(folder) / "plain.onnx"
-        torch.onnx.export(
-            graph, (torch.rand(7, width),), str(plain), input_names=["features"],
-            output_names=outputs, opset_version=OPSET, dynamo=False,
-            dynamic_axes={name: {0: "cells"} for name in ("features", *outputs)},
-        )  # fmt: skip
-        (out / "head.float.onnx").write_bytes(plain.read_bytes())
-        quantize_dynamic(
-            str(plain),
-            str(out / "head.onnx"),
-            per_channel=True,
-            weight_type=QuantType.QInt8,
-            op_types_to_quantize=["MatMul", "Gemm"],
-        )
+    plain = path.with_suffix(".float.onnx")
+    torch.onnx.export(
+        graph.eval(), (torch.rand(7, width),), str(plain), input_names=["features"],
+        output_names=outputs, opset_version=OPSET, dynamo=False,
+        dynamic_axes={name: {0: "cells"} for name in ("features", *outputs)},
+    )  # fmt: skip
+    quantize_dynamic(
+        str(plain),
+        str(path),
+        per_channel=True,
+        weight_type=QuantType.QInt8,
+        op_types_to_quantize=["MatMul", "Gemm"],
+    )
 
 
 def describe(reader: Reader, out: Path) -> None:
@@ -185,7 +203,7 @@ def export(options: ExportOptions) -> dict[str, Any]:
     # as if every reading were true, until `vsplade train certainty` has measured it
     np.save(options.out / "certainty.npy", np.ones(reader.config.vocabulary, np.float16))
     sizes = {}
-    for name in ("trunk.onnx", "head.onnx"):
+    for name in ("trunk.onnx", "head.onnx", "size.onnx"):
         onnx.checker.check_model(str(options.out / name))
         sizes[name] = (options.out / name).stat().st_size
     return {"out": str(options.out), "bytes": sizes, "network": reader.config.to_json()}

@@ -145,6 +145,16 @@ class TrainingRun:
 
 
 @dataclass(frozen=True)
+class NarrowOptions:
+    checkpoint: Path = option("A checkpoint of a trained reader.", argument=True)
+    pdfs: Path = option("PDFs on whose pages the narrower blocks are fitted.")
+    out: Path = option("The checkpoint to write, to go on from with `vsplade train reader --initial`.")
+    inner: float = option("Share of a block's channels to keep between its two convolutions.", 0.5)
+    windows: int = option("Windows to fit on.", 80)
+    seed: int = option("Of the windows and the places in them.", 0)
+
+
+@dataclass(frozen=True)
 class ProbeOptions:
     checkpoint: Path = option("A checkpoint.", argument=True)
     images: Path = option("A folder of page pictures.", argument=True)

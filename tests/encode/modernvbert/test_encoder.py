@@ -216,6 +216,30 @@ def test_names_and_mistakes(model: Path, tmp_path: Path, monkeypatch: pytest.Mon
         load_encoder(str(upstream))
 
 
+def test_a_hub_name_is_read_from_the_hub_s_cache(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folders that the hub's client makes when it downloads; then again with the model gone."""
+    from vsplade.encode import load_encoder
+
+    hub = pytest.importorskip("huggingface_hub")
+    repository = tmp_path / "hub" / "models--naver--v-splade-quality"
+    shutil.copytree(model, repository / "snapshots" / "0123456789abcdef0123456789abcdef01234567")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0123456789abcdef0123456789abcdef01234567")
+    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
+    named = load_encoder("naver/v-splade-quality:batch=1")
+    here = load_encoder(str(model))
+    assert (named.name, named.fingerprint) == ("naver/v-splade-quality", here.fingerprint)
+    one, other = (next(iter(each.encode_pages([page(0)]))) for each in (named, here))
+    assert np.array_equal(one.terms, other.terms)
+    shutil.rmtree(repository)
+    alone = load_encoder("naver/v-splade-quality")  # queries need the table only, which was kept
+    assert alone.fingerprint == named.fingerprint
+    assert np.array_equal(alone.encode_query("page").terms, named.encode_query("page").terms)
+
+
 def test_damaged_query_sides(model: Path, tmp_path: Path) -> None:
     side = tmp_path / "light"
     query.export(model, side, "x")

@@ -175,6 +175,20 @@ def test_upstream_backbone_converts_on_load(tmp_path: Path) -> None:
         assert torch.equal(again.model(ids, mask).weights, pooled.weights)
 
 
+def test_upstream_s_older_name_of_the_connector(tmp_path: Path) -> None:
+    upstream = tiny.upstream_tensors()
+    plain = checkpoint.load(tiny.write_folder(tmp_path / "new", upstream, released=False)).model
+    name = "model.connector.modality_projection.weight"
+    older = {n.replace("projection.weight", "projection.proj.weight") if n == name else n: t
+             for n, t in upstream.items()}  # fmt: skip
+    loaded = checkpoint.load(tiny.write_folder(tmp_path / "old", older, released=False)).model
+    ours, theirs = loaded.state_dict(), plain.state_dict()
+    assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
+    both = older | {name: upstream[name].clone()}
+    with pytest.raises(InputError, match="in excess"):
+        checkpoint.load(tiny.write_folder(tmp_path / "both", both, released=False))
+
+
 def test_query_activations(tmp_path: Path) -> None:
     folder = tiny.write_folder(tmp_path / "up", tiny.upstream_tensors(), released=False)
     for activation in ("relu", "one"):

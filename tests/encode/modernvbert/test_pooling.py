@@ -84,6 +84,16 @@ def test_half_precision_stays_near() -> None:
     assert (rough.float() - exact).abs().max() < 0.1
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("positions", [1, 883, 16 * 883, 32 * 883, 42 * 883, 1 << 20])
+def test_chunks_are_aligned_and_within_the_limit(device: str, positions: int) -> None:
+    """883 positions are an A4 page's; sixteen of them once made chunks of 2,375 terms."""
+    terms = pooling.terms_at_a_time(device, positions)
+    assert terms % 64 == 0
+    most = pooling.LOGITS.get(device, pooling.LOGITS_ELSEWHERE)
+    assert 256 <= terms <= max(256, most // positions)
+
+
 def test_logits_of_all_positions_are_never_held() -> None:
     """The largest tensor that the forward and backward pass make, counted by torch itself."""
     from torch.utils._python_dispatch import TorchDispatchMode

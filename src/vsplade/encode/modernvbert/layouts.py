@@ -27,6 +27,7 @@ _CONNECTOR, _FILE_CONNECTOR = (
     "connector.modality_projection.weight",
     "connector.modality_projection.proj.weight",
 )
+_CONNECTOR_BESIDE = "model." + _CONNECTOR
 UNUSED = frozenset({"text_model.layers.0.attn_norm.weight"})
 """In some files though the first layer has no norm: kept, and written back."""
 
@@ -112,6 +113,8 @@ def from_upstream(file: Mapping[str, Tensor], vocabulary: int, path: Path) -> Re
             unknown.append(name)
         elif rest in UNUSED:
             unused[BODY + rest] = tensor
+        elif rest == _FILE_CONNECTOR and _CONNECTOR_BESIDE not in file:  # as older upstream code names it
+            ours["body." + _CONNECTOR] = tensor
         else:
             ours["body." + rest] = tensor
     if unknown:

@@ -107,6 +107,12 @@ def _by_kernel(logits: Tensor, mask: Tensor | None, best: Tensor, where: Tensor)
     )  # fmt: skip
 
 
+def terms_at_a_time(device: str, positions: int) -> int:
+    """Whole blocks of the kernel: rows of an odd width are unaligned, and a GPU multiplies those slowly."""
+    terms = LOGITS.get(device, LOGITS_ELSEWHERE) // max(1, positions)
+    return max(256, terms // _TERMS * _TERMS)
+
+
 def max_logits(
     features: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None = None, terms: int = 0,
     kernel: bool | None = None,
@@ -123,8 +129,7 @@ def max_logits(
         kind = torch.get_autocast_dtype(device)
         features, weight, bias = features.to(kind), weight.to(kind), bias.to(kind)
     if terms < 1:
-        logits = LOGITS.get(device, LOGITS_ELSEWHERE)
-        terms = max(256, logits // max(1, features.shape[0] * features.shape[1]))
+        terms = terms_at_a_time(device, features.shape[0] * features.shape[1])
     by_kernel = kernels_run_on(features) if kernel is None else kernel
     best, where = _MaxLogits.apply(features, weight, bias, mask, terms, by_kernel)
     return best, where

@@ -172,7 +172,15 @@ def train_row(row: Row, seed: int, options: AblationOptions, cache: str, device:
     return {
         "row": row.name, "seed": seed, "seconds": time.monotonic() - began, "stopped": facts is None,
         "curve": curve, "measured": measured, "final": final,
+        "table": table_facts(run.model.query().detach()),
     }  # fmt: skip
+
+
+def table_facts(weights: Tensor) -> dict[str, float]:
+    """Of the query weights; a table that has collapsed is zero nearly everywhere."""
+    facts = {"least": weights.min(), "mean": weights.mean(), "largest": weights.max()}
+    facts["zero"] = (weights == 0).float().mean()
+    return {name: round(float(value), 4) for name, value in facts.items()}
 
 
 class RowRun:

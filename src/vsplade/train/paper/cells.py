@@ -112,7 +112,7 @@ def read_pages(
 def _grey(path: Path, longest_edge: int) -> NDArray[np.uint8]:
     from vsplade.pages.resize import fit
 
-    return np.asarray(fit(Image.open(path).convert("L"), longest_edge))
+    return np.asarray(fit(Image.open(path).convert("L"), longest_edge, enlarge=True))
 
 
 @torch.inference_mode()

@@ -20,6 +20,7 @@ from torch import Tensor
 from vsplade.encode.modernvbert import checkpoint as folders
 from vsplade.encode.modernvbert import routes
 from vsplade.encode.modernvbert.processor import PageProcessor
+from vsplade.encode.modernvbert.query import fingerprint
 from vsplade.errors import InputError, VspladeError
 from vsplade.train import checkpoint as files
 from vsplade.train.paper import lora
@@ -91,6 +92,11 @@ class Trainer:
         self.plan = Plan(config, images.groups, texts.groups if texts is not None else None, self.world.size)
         self.loader = Loader(config, self.plan, processor, images, texts, self.world.rank, run.threads)
         self.settings = processor.settings
+        self.material = {
+            "backbone": fingerprint(run.backbone),
+            "image_pairs": sum(images.groups),
+            "text_pairs": sum(texts.groups) if texts is not None else 0,
+        }
         self.step = 0
 
     # -- running ------------------------------------------------------------------------------------
@@ -100,13 +106,17 @@ class Trainer:
         last = min(self.plan.steps, self.run.stop_after or self.plan.steps)
         self.run.out.mkdir(parents=True, exist_ok=True)
         started = time.monotonic()
-        for batch in self.loader.run(self.step, last):
-            facts = self.advance(batch)
-            if self.world.leads:
-                self._log({**facts, "seconds": round(time.monotonic() - started, 3)})
-            if self.step % self.run.every == 0 and self.step < last:
-                self.save()
-                say(f"step {self.step} of {self.plan.steps}, loss {facts['loss']:.4f}")
+        try:
+            for batch in self.loader.run(self.step, last):
+                facts = self.advance(batch)
+                if self.world.leads:
+                    self._log({**facts, "seconds": round(time.monotonic() - started, 3)})
+                if self.step % self.run.every == 0 and self.step < last:
+                    self.save()
+                    say(f"step {self.step} of {self.plan.steps}, loss {facts['loss']:.4f}")
+        except InputError:  # a picture that cannot be read, say: the steps before it are not lost
+            self._write()
+            raise
         self.save()
 
     def advance(self, batch: Batch) -> dict[str, float]:
@@ -182,12 +192,15 @@ class Trainer:
 
     def save(self) -> None:
         """What is learned so far, whole or not at all; only the first process writes."""
+        self._write()
+        self.world.barrier()
+
+    def _write(self) -> None:
         if self.world.leads:
             tensors = {f"model.{name}": p for name, p in self.learned.items()}
             self.run.out.mkdir(parents=True, exist_ok=True)
             header = {"step": self.step, "config": self._identity()}
             files.save(self.run.out / LAST, {**tensors, **files.optimizer_tensors(self.optimizer)}, header)
-        self.world.barrier()
 
     def resume(self, path: Path) -> None:
         """Go on where a checkpoint stopped; refused where anything that decides the run is another."""
@@ -213,6 +226,24 @@ class Trainer:
                 parameter.copy_(found[name])
         files.load_optimizer(self.optimizer, tensors)
         self.step = int(header["step"])
+        if self.world.leads:
+            self._trim_log()
+
+    def _trim_log(self) -> None:
+        """Steps after the checkpoint, of a run that was killed, are about to be made again."""
+        path = self.run.out / "log.jsonl"
+        if not path.is_file():
+            return
+        kept = []
+        for line in path.read_text("utf-8").splitlines():
+            try:
+                if json.loads(line)["step"] <= self.step:
+                    kept.append(line + "\n")
+            except ValueError:
+                continue  # half a line
+        partial = path.with_suffix(".partial")
+        partial.write_text("".join(kept), "utf-8")
+        partial.replace(path)
 
     def _identity(self) -> dict[str, Any]:
         """All that the next step depends on."""
@@ -220,6 +251,7 @@ class Trainer:
             **dataclasses.asdict(self.config),
             "planned_steps": self.plan.steps,
             "processes": self.world.size,
+            **self.material,
         }
 
     def export(self, folder: Path) -> None:

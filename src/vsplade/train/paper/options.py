@@ -99,8 +99,9 @@ def train_paper(options: PaperOptions, say: Callable[[str], None] = lambda _: No
     backbone = find_model(options.backbone or (TRAINED if options.from_pdfs else UNTRAINED))
     images = _images(options, backbone, config.captions != "none", say)
     pairs = sum(images.groups)
-    if options.from_pdfs is not None and pairs < config.batch and "batch" not in settings:
-        config = replace(config, batch=max(2, pairs))
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if options.from_pdfs is not None and pairs < config.batch * processes and "batch" not in settings:
+        config = replace(config, batch=max(2, pairs // processes))
         say(f"a batch is {config.batch} pairs: there are no more")
     texts = None
     if options.texts is not None:
