@@ -127,8 +127,10 @@ class Found:
     """What the head sees there."""
     em: Tensor
 
-    def only(self, rows: Tensor) -> Found:
-        return Found(*(getattr(self, field.name)[rows] for field in fields(self)))
+    def only(self, which: Tensor) -> Found:
+        """By a mask: turned into rows once, since each use of a mask would wait for the device."""
+        rows = which.nonzero()[:, 0]
+        return Found(*(getattr(self, field.name).index_select(0, rows) for field in fields(self)))
 
     @staticmethod
     def join(parts: Sequence[Found]) -> Found:
