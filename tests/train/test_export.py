@@ -26,12 +26,10 @@ from vsplade.train.options import ExportOptions
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.fixture(scope="module")
-def reader() -> Reader:
-    """A network with lively norms, so that folding them wrongly would show."""
+def lively(config: NetworkConfig) -> Reader:
+    """A network whose norms do something, so that treating them wrongly would show."""
     torch.manual_seed(0)
-    sizes = {"stem": 8, "fine": 12, "middle": 24, "coarse": 32, "hidden": 32, "rank": 16}
-    model = Reader(NetworkConfig(vocabulary=500, middle_blocks=1, coarse_blocks=1, **sizes))
+    model = Reader(config)
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             torch.nn.init.uniform_(module.weight, 0.5, 1.5)
@@ -40,6 +38,12 @@ def reader() -> Reader:
             module.running_var.uniform_(0.5, 1.5)
     torch.nn.init.normal_(model.size.weight, std=0.2)
     return model.eval()
+
+
+@pytest.fixture(scope="module")
+def reader() -> Reader:
+    sizes = {"stem": 8, "fine": 12, "middle": 24, "coarse": 32, "hidden": 32, "rank": 16}
+    return lively(NetworkConfig(vocabulary=500, middle_blocks=1, coarse_blocks=1, **sizes))
 
 
 @pytest.fixture(scope="module")

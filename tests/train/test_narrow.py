@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch", reason="training needs torch: pip install '
 pytest.importorskip("onnx", reason="the windows come from the export, which needs onnx")
 pytest.importorskip("safetensors", reason="checkpoints need safetensors: pip install 'vsplade[train]'")
 
+from train.test_export import lively
 from vsplade.cli import cli
 from vsplade.encode.network import Block, NetworkConfig, Reader
 from vsplade.encode.tokenizer import Tokenizer
@@ -26,17 +27,9 @@ from vsplade.train.probe import load_reader
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def lively(**sizes: int) -> Reader:
-    torch.manual_seed(0)
-    plain = {"stem": 8, "fine": 8, "middle": 16, "coarse": 16, "hidden": 16, "rank": 8}
-    model = Reader(NetworkConfig(vocabulary=300, middle_blocks=2, coarse_blocks=1, **{**plain, **sizes}))
-    for module in model.modules():
-        if isinstance(module, torch.nn.BatchNorm2d):
-            torch.nn.init.uniform_(module.weight, 0.5, 1.5)
-            torch.nn.init.uniform_(module.bias, -0.2, 0.2)
-            module.running_mean.uniform_(-0.1, 0.1)
-            module.running_var.uniform_(0.5, 1.5)
-    return model.eval()
+def wide() -> Reader:
+    sizes = {"stem": 8, "fine": 8, "middle": 16, "coarse": 16, "hidden": 16, "rank": 8}
+    return lively(NetworkConfig(vocabulary=300, middle_blocks=2, coarse_blocks=1, **sizes))
 
 
 def windows(count: int) -> torch.Tensor:
@@ -53,7 +46,7 @@ def difference(a: Reader, b: Reader, pictures: torch.Tensor) -> float:
 
 
 def test_channels_that_say_the_same_go_without_loss() -> None:
-    reader = lively()
+    reader = wide()
     with torch.no_grad():
         for block in reader.modules():
             if isinstance(block, Block):  # the second half of its channels repeats the first
@@ -68,7 +61,7 @@ def test_channels_that_say_the_same_go_without_loss() -> None:
 
 def test_the_channels_left_are_fitted_anew() -> None:
     """Better than leaving the same channels out and the others as they were."""
-    reader = lively()
+    reader = wide()
     smaller = narrowed(reader, 0.5, windows(16), say=lambda _: None)
     crude = Reader(smaller.config).eval()
     held, kept = smaller.state_dict(), reader.state_dict()
@@ -88,7 +81,7 @@ def test_the_channels_left_are_fitted_anew() -> None:
 
 
 def test_a_checkpoint_becomes_a_narrower_one(tmp_path: Path) -> None:
-    reader = lively()
+    reader = wide()
     tensors = {f"model.{name}": tensor for name, tensor in reader.state_dict().items()}
     header = {"network": reader.config.to_json(), "vocabulary": Tokenizer.load().fingerprint, "step": 7}
     checkpoint.save(tmp_path / "wide.safetensors", tensors, header)

@@ -14,7 +14,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import click
 
-from vsplade.cli.common import Command, json_option, note, print_json
+from vsplade.cli.common import Command, json_option, note, print_json, progress_bar
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.train import options
 from vsplade.train.paper import options as paper
@@ -246,7 +246,9 @@ def certainty(as_json: bool, **given: Any) -> None:
     """Measure how often each term stands on the page where it was read."""
     from vsplade.train.certainty import measure_certainty
 
-    _report(measure_certainty(_build(options.CertaintyOptions, given)), as_json)
+    with progress_bar(None, "files") as progress:
+        result = measure_certainty(_build(options.CertaintyOptions, given), progress)
+    _report(result, as_json)
 
 
 @train.command("paper")

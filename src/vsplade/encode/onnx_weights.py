@@ -16,6 +16,8 @@ _DIMENSIONS, _TYPE, _FLOATS, _INT32S, _INT64S, _NAME, _RAW = 1, 2, 4, 5, 7, 8, 9
 _TYPES: dict[int, type[np.generic]] = {
     1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 10: np.float16, 11: np.float64,
 }  # fmt: skip
+_HEAD = ("head.", "size.")
+"""The parts of the network that head.onnx holds."""
 
 
 def initializers(path: Path) -> dict[str, NDArray[np.generic]]:
@@ -24,10 +26,6 @@ def initializers(path: Path) -> dict[str, NDArray[np.generic]]:
         return dict(_tensors(memoryview(path.read_bytes())))
     except (IndexError, KeyError, ValueError) as error:
         raise InputError(f"{path} is damaged or not an ONNX file ({error}).") from error
-
-
-_HEAD = ("head.", "size.")
-"""The parts of the network that head.onnx holds."""
 
 
 def unpacked(path: Path) -> dict[str, NDArray[np.float32]]:

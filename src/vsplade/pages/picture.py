@@ -129,7 +129,7 @@ def _wide_to_grey(image: Image.Image) -> Image.Image:
 
 def thumbnail_jpeg(image: Image.Image, longest_edge: int) -> bytes:
     """A small JPEG of an upright grey or RGB picture."""
-    small = fit(image, min(longest_edge, max(image.size)))
+    small = fit(image, longest_edge)
     buffer = io.BytesIO()
     small.save(buffer, "JPEG", quality=75)
     return buffer.getvalue()

@@ -11,6 +11,7 @@ _SHRINKABLE = frozenset({"L", "RGB", "CMYK", "RGBA", "LA", "YCbCr"})
 
 
 WORTH_ENLARGING = 1.25
+"""Less than this gains nothing that could be read."""
 
 
 def fit_scale(width: float, height: float, longest_edge: int) -> float:

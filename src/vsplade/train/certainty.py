@@ -7,9 +7,8 @@ digits, of so many characters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,25 +54,28 @@ def shares(
     return own.clip(LEAST, 1)
 
 
-def text_pages(folder: Path, edge: int, pages: int) -> Iterator[Page]:
-    """Some pages of every PDF: of the first ones with enough text, every third."""
-    for file in discover([folder]).files:
-        results = render(name_files([file]), edge)
-        read = (result.page for result in results if not isinstance(result, FileProblem))
-        yield from islice((page for page in read if len((page.text or "").split()) >= WORDS), 0, 3 * pages, 3)
+def text_pages(file: str, edge: int, pages: int) -> Iterator[Page]:
+    """Some pages of a PDF: of the first ones with enough text, every third."""
+    results = render(name_files([file]), edge)
+    read = (result.page for result in results if not isinstance(result, FileProblem))
+    yield from islice((page for page in read if len((page.text or "").split()) >= WORDS), 0, 3 * pages, 3)
 
 
-def measure_certainty(options: CertaintyOptions) -> dict[str, Any]:
+def measure_certainty(
+    options: CertaintyOptions, progress: Callable[[int, int], None] = lambda done, total: None
+) -> dict[str, Any]:
     reader, tokenizer = ReaderEncoder(ReaderOptions(model=str(options.model))), Tokenizer.load()
     seen, true = np.zeros(len(tokenizer)), np.zeros(len(tokenizer))
-    pages = 0
-    for page in text_pages(options.pdfs, reader.longest_edge, options.pages):
-        cells = reader.read(page.image)
-        count = np.bincount(cells.term.ravel(), cells.probability.ravel(), len(tokenizer))
-        read = np.flatnonzero(count > READ)
-        seen[read] += 1
-        true[np.intersect1d(read, tokenizer.encode(page.text or ""))] += 1
-        pages += 1
+    pages, files = 0, discover([options.pdfs]).files
+    for number, file in enumerate(files, 1):
+        for page in text_pages(file, reader.longest_edge, options.pages):
+            cells = reader.read(page.image)
+            count = np.bincount(cells.term.ravel(), cells.probability.ravel(), len(tokenizer))
+            read = np.flatnonzero(count > READ)
+            seen[read] += 1
+            true[np.intersect1d(read, tokenizer.encode(page.text or ""))] += 1
+            pages += 1
+        progress(number, len(files))
     if not pages:
         raise InputError(f"No PDF page with a text layer of {WORDS} words or more in {options.pdfs}.")
     table = shares(seen, true, kinds(tokenizer))

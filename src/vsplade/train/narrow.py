@@ -8,7 +8,7 @@ before lost is part of what the next one is fitted to. `vsplade train reader --i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -26,8 +26,12 @@ BATCH = 8
 PLACES = 3500
 """Places of a batch of windows that are looked at, chosen at random."""
 RIDGE = 1e-4
+"""Of the mean power of an input, added to each: channels that say the same must not blow weights up."""
 AT_ONCE = 8
 """An eighth of the channels that are left goes at a time, then the rest is judged anew."""
+
+
+Say = Callable[[str], None]
 
 
 class _Reached(Exception):
@@ -133,7 +137,7 @@ def set_block(new: Block, old: Block, kept: Tensor, kernel: Tensor, bias: Tensor
 
 
 @torch.no_grad()
-def narrowed(old: Reader, inner: float, windows: Tensor, say: Any = print) -> Reader:
+def narrowed(old: Reader, inner: float, windows: Tensor, say: Say = print) -> Reader:
     """The same reader with ``inner`` of its blocks' channels between their convolutions."""
     config: NetworkConfig = replace(old.config, inner=inner)
     new = Reader(config).eval()
@@ -156,7 +160,7 @@ def narrowed(old: Reader, inner: float, windows: Tensor, say: Any = print) -> Re
     return new
 
 
-def narrow(options: NarrowOptions, say: Any = print) -> dict[str, Any]:
+def narrow(options: NarrowOptions, say: Say = print) -> dict[str, Any]:
     tensors, header = checkpoint.load_reader(options.checkpoint)
     config = NetworkConfig(**header["network"])
     if not 0 < options.inner < config.inner:

@@ -167,7 +167,7 @@ class ProbeOptions:
 class ExportOptions:
     checkpoint: Path = option("A checkpoint.", argument=True)
     pdfs: Path = option("PDFs whose pages the 8-bit ranges are measured on.")
-    out: Path = option("The folder to write trunk.onnx, head.onnx and their float originals to.")
+    out: Path = option("The folder to write trunk.onnx, head.onnx, size.onnx and their float originals to.")
     windows: int = option("Windows to measure on.", 48)
     method: str = option(
         "How a range is chosen from what was measured.",
