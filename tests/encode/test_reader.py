@@ -85,7 +85,7 @@ def test_small_type_on_small_copies_is_left_to_the_page(reader: ReaderEncoder) -
 
 def test_size_before_naming_is_that_of_the_head(reader: ReaderEncoder) -> None:
     words = reader._find_words(sheet(WORDS))
-    np.testing.assert_allclose(reader._type_sizes(words), reader._name(words).em, rtol=0.02)
+    np.testing.assert_allclose(reader._type_sizes(words), reader._name([words]).em, rtol=0.02)
 
 
 def test_size_of_type_is_that_of_most_words() -> None:

@@ -20,7 +20,7 @@ from vsplade.encode.reader_torch import load_network
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.train import checkpoint
-from vsplade.train.export import export, fold_norms
+from vsplade.train.export import OPSET, best_terms, export, fold_norms
 from vsplade.train.options import ExportOptions
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -115,6 +115,24 @@ def test_head_names_what_torch_names(reader: Reader, exported: Path) -> None:
     rounded, named, _ = run(exported / "head.onnx", features=features.numpy())
     at_named = expected.gather(1, torch.from_numpy(named.astype(np.int64))).numpy()
     assert np.abs(rounded - at_named).max() < 0.2 * float(expected.max())
+
+
+@pytest.mark.parametrize("terms", [640, 130, 31])
+def test_best_terms_are_those_of_a_stable_sort(tmp_path: Path, terms: int) -> None:
+    class Best(torch.nn.Module):
+        def forward(self, chance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return best_terms(chance, terms)
+
+    torch.onnx.export(
+        Best(), (torch.rand(3, terms),), str(tmp_path / "best.onnx"), input_names=["chance"],
+        dynamic_axes={"chance": {0: "cells"}}, opset_version=OPSET, dynamo=False,
+    )  # fmt: skip
+    for levels in (3, 50, 10_000):  # few levels: most of the best are equal to others
+        chance = np.random.default_rng(levels).integers(0, levels, (60, terms)).astype(np.float32)
+        values, places = run(tmp_path / "best.onnx", chance=chance)
+        expected = np.argsort(-chance, axis=1, kind="stable")[:, :4]
+        assert np.array_equal(places, expected)
+        assert np.array_equal(values, np.take_along_axis(chance, expected, 1))
 
 
 def test_head_tells_the_size_of_type(reader: Reader, exported: Path) -> None:

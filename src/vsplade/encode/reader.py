@@ -70,12 +70,6 @@ class Cells:
     term: NDArray[np.int32]
     em: NDArray[np.float32]  # (n,) of the type, in pixels of the copy
 
-    @staticmethod
-    def join(parts: Sequence[Cells]) -> Cells:
-        return Cells(
-            *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Cells))
-        )
-
 
 @dataclass(frozen=True)
 class Words:
@@ -86,6 +80,11 @@ class Words:
     features: NDArray[np.float32]
     size: tuple[int, int]
     """Of the copy: width, height."""
+
+    @property
+    def pixel(self) -> NDArray[np.float32]:
+        """(n, 2) one pixel of the copy, in fractions of the page."""
+        return np.repeat(np.array([[1 / side for side in self.size]], np.float32), len(self.place), axis=0)
 
     def only(self, rows: NDArray[np.bool_]) -> Words:
         return Words(self.place[rows], self.chance[rows], self.features[rows], self.size)
@@ -200,16 +199,17 @@ class ReaderEncoder:
         """Trunk, head, and the part of the head that tells the size of type."""
         import onnxruntime
 
-        settings = onnxruntime.SessionOptions()
-        settings.intra_op_num_threads = 1  # pages run side by side instead: no waiting inside a small layer
-        settings.inter_op_num_threads = 1
-        settings.enable_cpu_mem_arena = False
-        settings.log_severity_level = 3
-        providers = ["CPUExecutionProvider"]
-        return tuple(
-            onnxruntime.InferenceSession(str(self._folder / name), settings, providers=providers)
-            for name in ("trunk.onnx", "head.onnx", "size.onnx")
-        )
+        def session(name: str) -> Any:
+            settings = onnxruntime.SessionOptions()
+            settings.intra_op_num_threads = 1  # pages run side by side instead: no waiting in a small layer
+            settings.inter_op_num_threads = 1
+            # the head's logits are kept for the next cells: the system would clear new memory each time
+            settings.enable_cpu_mem_arena = name == "head.onnx"
+            settings.log_severity_level = 3
+            path = str(self._folder / name)
+            return onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
+
+        return session("trunk.onnx"), session("head.onnx"), session("size.onnx")
 
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
         """Each term once, with its weight from the table; words of the same stem at a fraction of it.
@@ -266,11 +266,11 @@ class ReaderEncoder:
         words = self._find_words(page)
         if type_size(self._type_sizes(words), words.chance) < self._config["tiny"]:
             words = self._find_words(self._page(grey, self.longest_edge))
-        cells = [self._name(words)]
+        copies = [words]
         for scale in self._config["scales"]:
             words = self._find_words(self._copy(page, scale))
-            cells.append(self._name(words.only(self._type_sizes(words) >= self._config["large"])))
-        return Cells.join(cells)
+            copies.append(words.only(self._type_sizes(words) >= self._config["large"]))
+        return self._name(copies)
 
     def _page(self, grey: Image.Image, edge: int = 0) -> Image.Image:
         """The page at the size that it is read at."""
@@ -309,21 +309,24 @@ class ReaderEncoder:
         em: NDArray[np.float32] = self._sessions[2].run(None, {"features": words.features})[0]
         return em
 
-    def _name(self, words: Words) -> Cells:
-        """The best few terms of each cell."""
+    def _name(self, copies: Sequence[Words]) -> Cells:
+        """The best few terms of each cell, of all copies together: few cells stand on the small ones."""
         best = int(self._config["best"])
         probabilities, terms = [np.zeros((0, best), np.float32)], [np.zeros((0, best), np.int32)]
         ems = [np.zeros(0, np.float32)]
-        for at in range(0, len(words.features), HEAD_ROWS):
-            rows = words.features[at : at + HEAD_ROWS]
+        features = np.concatenate([words.features for words in copies])
+        for at in range(0, len(features), HEAD_ROWS):
+            rows = features[at : at + HEAD_ROWS]
             probability, term, em = self._sessions[1].run(None, {"features": rows})
             probabilities.append(probability)
             terms.append(term)
             ems.append(em)
-        pixel = np.repeat(np.array([[1 / side for side in words.size]], np.float32), len(words.place), axis=0)
-        middle = ((words.place + CELL / 2) * pixel).astype(np.float32)
-        probability = np.concatenate(probabilities) * words.chance[:, None]
-        return Cells(middle, pixel, probability, np.concatenate(terms), np.concatenate(ems))
+        pixel = np.concatenate([words.pixel for words in copies])
+        middle = np.concatenate([(words.place + CELL / 2) * words.pixel for words in copies])
+        chance = np.concatenate([words.chance for words in copies])
+        probability = np.concatenate(probabilities) * chance[:, None]
+        columns = (probability, np.concatenate(terms), np.concatenate(ems))
+        return Cells(middle.astype(np.float32), pixel, *columns)
 
     def _pool(self, cells: Cells) -> SparseVector:
         count = np.bincount(cells.term.ravel(), cells.probability.ravel(), len(self._tokenizer))

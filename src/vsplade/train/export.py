@@ -41,6 +41,8 @@ from vsplade.train.probe import load_reader
 from vsplade.train.realpages import PagePool, page_jobs, read_pages
 
 BEST = 4
+GROUP = 64
+"""Neighbouring terms of which only the best is looked at first."""
 SETTINGS: dict[str, Any] = {
     "longest_edge": 1024,  # px that pages are read at
     "scales": [
@@ -73,6 +75,22 @@ class TrunkGraph(nn.Module):
         return word, fine, coarse
 
 
+def best_terms(chance: Tensor, terms: int) -> tuple[Tensor, Tensor]:
+    """The BEST values of each row of ``terms``, and their places: in onnxruntime, just what its TopK finds.
+
+    TopK looks at one value after the other, a maximum at many at a time. The best few values are within the
+    best few groups, and these are put back into order: of equal values TopK prefers the first.
+    """
+    size = math.gcd(GROUP, terms)
+    count = terms // size
+    best = torch.topk(chance.view(-1, count, size).amax(2), BEST, dim=1).indices
+    groups = torch.topk(best, BEST, dim=1, largest=False).values
+    first = torch.arange(chance.shape[0])[:, None] * count  # a gather of whole groups, by their number in all
+    near = chance.view(-1, size)[first + groups].flatten(1)
+    values, places = torch.topk(near, BEST, dim=1)
+    return values, groups.gather(1, places // size) * size + places % size
+
+
 class HeadGraph(nn.Module):
     """Features to the BEST terms of each cell and their probabilities, and to the em in px, by ``size``."""
 
@@ -84,9 +102,9 @@ class HeadGraph(nn.Module):
     def forward(self, features: Tensor) -> tuple[Tensor, ...]:
         seen = self.head.look(features)
         # softmax over everything, not logsumexp of it: onnxruntime's is vectorised and three times faster
-        best = torch.topk(torch.softmax(self.head.name(seen), 1), BEST, dim=1)
-        named = (best.values, best.indices.to(torch.int32))
-        return *named, torch.exp(self.size(seen)[:, 0] * math.log(2))
+        chance = torch.softmax(self.head.name(seen), 1)
+        probability, term = best_terms(chance, self.head.vocabulary.out_features)
+        return probability, term.to(torch.int32), torch.exp(self.size(seen)[:, 0] * math.log(2))
 
 
 class SizeGraph(nn.Module):
