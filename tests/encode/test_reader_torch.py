@@ -147,15 +147,25 @@ def test_best_terms_are_an_exact_top_k() -> None:
     torch.testing.assert_close(values, torch.softmax(logits[:, :-1], 1).topk(4, 1).values)
 
 
-@pytest.mark.parametrize("stem", [0, 8])
-def test_fused_network_is_the_same_function(stem: int) -> None:
+@pytest.mark.parametrize("own_kind", [False, True])
+@pytest.mark.parametrize("stem, inner", [(0, 1.0), (8, 1.0), (8, 0.5)])
+def test_fused_network_is_the_same_function(stem: int, inner: float, own_kind: bool) -> None:
     from vsplade.encode.fused import convolve_add_relu, convolve_relu, fuse
     from vsplade.encode.network import NetworkConfig, Reader, fold_norms
 
+    class Convolution(torch.nn.Conv2d):  # type: ignore[misc, name-defined]
+        """As training may put in the place of torch's."""
+
     torch.manual_seed(0)
-    config = NetworkConfig(vocabulary=64, stem=stem, fine=8, middle=16, coarse=24, hidden=16, rank=8)
+    config = NetworkConfig(
+        vocabulary=64, stem=stem, fine=16, middle=16, coarse=32, inner=inner, hidden=16, rank=8
+    )
     reader = Reader(config).eval()
     fold_norms(reader)
+    if own_kind:
+        for module in reader.modules():
+            if type(module) is torch.nn.Conv2d:
+                module.__class__ = Convolution
     fused = fuse(reader.trunk)
     picture = torch.rand(2, 1, 64, 96)
     with torch.inference_mode():
