@@ -17,7 +17,7 @@ _WHOLE = 8
 """Channels come in multiples of this in the kernels for half precision."""
 
 
-class _Tracer(fx.Tracer):
+class _Tracer(fx.Tracer):  # type: ignore[misc]
     """Convolutions of a kind of our own (training has one that rounds its weights) are leaves too: traced
     into, they would no longer be known as convolutions, and not one of them would be fused.
     """

@@ -10,6 +10,7 @@ tests say how nearly).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,21 +27,29 @@ def shrink(pages: Tensor, old: Sizes, new: Sizes, height: int, width: int) -> Te
     """Grey levels (n, H, W) of pages with the sizes ``old`` as (n, height, width) with the sizes ``new``, the
     last row and column repeated to the end.
     """
-    across = _filter([s[1] for s in old], [s[1] for s in new], pages.shape[2], width, pages)
+    sides = [[(a[axis], b[axis]) for a, b in zip(old, new, strict=True)] for axis in (1, 0)]
+    numbers = on(sides, pages.device, torch.float64)
+    across = _filter(sides[0], numbers[0], pages.shape[2], width, pages)
     narrow = torch.bmm(pages, across.transpose(1, 2)).round_().clamp_(0, 255)
-    down = _filter([s[0] for s in old], [s[0] for s in new], pages.shape[1], height, pages)
+    down = _filter(sides[1], numbers[1], pages.shape[1], height, pages)
     return torch.bmm(down, narrow).round_().clamp_(0, 255)
 
 
-def _filter(old: list[int], new: list[int], inputs: int, outputs: int, like: Tensor) -> Tensor:
-    """(n, outputs, inputs) weights of Pillow's Lanczos filter; rows add up to one."""
-    if len(set(zip(old, new, strict=True))) == 1 < len(old):
-        return _filter(old[:1], new[:1], inputs, outputs, like).expand(len(old), -1, -1)
-    taps, device = _most_taps(old, new), like.device
-    numbers = torch.tensor([old, new], dtype=torch.float64)
-    if device.type == "cuda":
-        numbers = numbers.pin_memory()
-    size, target = numbers.to(device, non_blocking=True)[:, :, None]  # (n, 1)
+def on(numbers: Sequence[Any], device: torch.device, kind: Any) -> Tensor:
+    """A small tensor, without waiting for the device."""
+    plain = torch.tensor(numbers, dtype=kind)
+    return plain.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else plain.to(device)
+
+
+def _filter(sides: list[tuple[int, int]], numbers: Tensor, inputs: int, outputs: int, like: Tensor) -> Tensor:
+    """(n, outputs, inputs) weights of Pillow's Lanczos filter; rows add up to one.
+
+    ``sides``, old and new, on the device too: ``numbers``.
+    """
+    if len(set(sides)) == 1 < len(sides):
+        return _filter(sides[:1], numbers[:1], inputs, outputs, like).expand(len(sides), -1, -1)
+    taps, device = _most_taps(sides), like.device
+    size, target = numbers[:, :1], numbers[:, 1:]
     factor = (size / target / _GAP).floor().clamp(min=1)
     cells = (size / factor).ceil()
     ratio = size / factor / target  # of the reduced axis to the new one
@@ -57,15 +66,15 @@ def _filter(old: list[int], new: list[int], inputs: int, outputs: int, like: Ten
     weights = torch.where(inside, torch.sinc(x) * torch.sinc(x / _LOBES), 0.0) / count.float()
     weights = weights / weights.sum(2, keepdim=True)
     # room for the taps beyond the end, all zero, so that each has a place of its own
-    dense = torch.zeros(len(old), outputs, inputs + taps, dtype=like.dtype, device=device)
+    dense = torch.zeros(len(sides), outputs, inputs + taps, dtype=like.dtype, device=device)
     dense.scatter_(2, place.long(), weights.to(like.dtype))
     return dense[:, :, :inputs]
 
 
-def _most_taps(old: list[int], new: list[int]) -> int:
+def _most_taps(sides: list[tuple[int, int]]) -> int:
     """Inputs that one output may take in, over all pages; a multiple of 8, for aligned rows."""
     most = 0
-    for size, target in set(zip(old, new, strict=True)):
+    for size, target in set(sides):
         factor = max(1, int(size / target / _GAP))
         most = max(most, (int(2 * _LOBES * max(1.0, size / factor / target)) + 2) * factor)
     return most + -most % 8
