@@ -203,7 +203,7 @@ assert not fits(1000, 4) and not fits(1024, 3)
 
 
 def test_places_of_a_mask_without_waiting() -> None:
-    from vsplade.encode.reader_torch import rows_of
+    from vsplade.encode.on_device import rows_of
 
     mask = torch.tensor([False, True, True, False, True])
     assert rows_of(mask, 3).tolist() == [1, 2, 4]

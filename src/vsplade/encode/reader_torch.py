@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +28,10 @@ from vsplade.encode.batching import SIDE, PageQueue
 from vsplade.encode.fused import can_fuse, fuse
 from vsplade.encode.ink import BLOCK
 from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features, fold_norms
+from vsplade.encode.on_device import fetch, kernels, on, rows_of
 from vsplade.encode.onnx_weights import unpacked
 from vsplade.encode.reader import LEAST_READ, Cells, ReaderEncoder, ReaderOptions
-from vsplade.encode.shrink import on, shrink
+from vsplade.encode.shrink import shrink
 from vsplade.encode.turns import Steps, Turns, finish
 from vsplade.errors import InputError
 from vsplade.pages import grey_levels
@@ -74,8 +74,8 @@ def load_network(folder: Path, config: dict[str, Any]) -> Reader:
 
 def best_terms(logits: Tensor, best: int) -> tuple[Tensor, Tensor]:
     """Probabilities and terms of the ``best`` likeliest of each row: an exact top-k that sorts little."""
-    if logits.is_cuda and _kernels() is not None and _kernels().fits(logits.shape[1], best):
-        return _kernels().best_terms(logits, best)
+    if logits.is_cuda and kernels() is not None and kernels().fits(logits.shape[1], best):
+        return kernels().best_terms(logits, best)
     chance = torch.softmax(logits, 1)
     rows, terms = chance.shape
     if terms % GROUPS:
@@ -85,16 +85,6 @@ def best_terms(logits: Tensor, best: int) -> tuple[Tensor, Tensor]:
     near = members.gather(2, chosen[:, None, :].expand(-1, terms // GROUPS, -1)).flatten(1)
     values, place = near.topk(best, 1)
     return values, place // best * GROUPS + chosen.gather(1, place % best)
-
-
-@cache
-def _kernels() -> Any:
-    """Triton comes with torch for CUDA, but not on every system."""
-    try:
-        from vsplade.encode import reader_kernels
-    except ImportError:
-        return None
-    return reader_kernels
 
 
 @dataclass
@@ -152,32 +142,6 @@ class Found:
 def padded(sizes: Sequence[tuple[int, int]], side: int) -> tuple[int, int]:
     height, width = (max(size[axis] for size in sizes) for axis in (0, 1))
     return height + -height % side, width + -width % side
-
-
-def rows_of(mask: Tensor, count: int) -> Tensor:
-    """Where a flat mask is set, first to last, then zeros; ``count`` is at least how often.
-
-    ``nonzero`` finds out how often by waiting for the device.
-    """
-    number = torch.arange(len(mask), device=mask.device)
-    rows = torch.zeros(count + len(mask), dtype=torch.int64, device=mask.device)
-    # what is not set goes behind the end, each to a place of its own
-    rows.scatter_(0, torch.where(mask, mask.cumsum(0) - 1, number + count), number)
-    return rows[:count]
-
-
-def fetch(*tensors: Tensor) -> Steps[list[np.ndarray[Any, Any]]]:
-    """The tensors in main memory, when the device has made them."""
-    if not tensors[0].is_cuda:
-        yield None
-        return [tensor.numpy() for tensor in tensors]
-    here = [torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True) for tensor in tensors]
-    for target, tensor in zip(here, tensors, strict=True):
-        target.copy_(tensor, non_blocking=True)
-    done = torch.cuda.Event(blocking=True)  # asleep, where torch would keep a processor busy
-    done.record()
-    yield done
-    return [target.numpy() for target in here]
 
 
 class TorchReaderEncoder(ReaderEncoder):

@@ -9,11 +9,14 @@ tests say how nearly).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
 
 import torch
 from torch import Tensor
+
+from vsplade.encode.on_device import kernels, on
 
 _LOBES = 3.0
 _GAP = 2.0
@@ -21,6 +24,8 @@ _GAP = 2.0
 
 Sizes = Sequence[tuple[int, int]]
 """(height, width) of each page."""
+Sides = list[tuple[int, int]]
+"""Old and new length of one side of each page."""
 
 
 def shrink(pages: Tensor, old: Sizes, new: Sizes, height: int, width: int) -> Tensor:
@@ -35,19 +40,46 @@ def shrink(pages: Tensor, old: Sizes, new: Sizes, height: int, width: int) -> Te
     return torch.bmm(down, narrow).round_().clamp_(0, 255)
 
 
-def on(numbers: Sequence[Any], device: torch.device, kind: Any) -> Tensor:
-    """A small tensor, without waiting for the device."""
-    plain = torch.tensor(numbers, dtype=kind)
-    return plain.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else plain.to(device)
-
-
-def _filter(sides: list[tuple[int, int]], numbers: Tensor, inputs: int, outputs: int, like: Tensor) -> Tensor:
+def _filter(sides: Sides, numbers: Tensor, inputs: int, outputs: int, like: Tensor) -> Tensor:
     """(n, outputs, inputs) weights of Pillow's Lanczos filter; rows add up to one.
 
-    ``sides``, old and new, on the device too: ``numbers``.
+    ``numbers`` are the sides on the device.
     """
     if len(set(sides)) == 1 < len(sides):
         return _filter(sides[:1], numbers[:1], inputs, outputs, like).expand(len(sides), -1, -1)
+    if like.is_cuda and kernel_works(like.device):
+        return _filter_by_kernel(sides, numbers, inputs, outputs, like)
+    return _filter_by_torch(sides, numbers, inputs, outputs, like)
+
+
+def _filter_by_kernel(sides: Sides, numbers: Tensor, inputs: int, outputs: int, like: Tensor) -> Tensor:
+    """The same in one call: torch takes fifty for it, and those of a batch took longer than its pages."""
+    dense = torch.zeros(len(sides), outputs, inputs, dtype=like.dtype, device=like.device)
+    kernels().lanczos(numbers, dense, _most_taps(sides))
+    return dense
+
+
+@cache
+def kernel_works(device: torch.device) -> bool:
+    """Whether the kernel does here what torch does: pages must be read also where Triton cannot be used."""
+    if kernels() is None:
+        return False
+    sides = [(96, 64), (96, 40), (90, 11), (31, 40)]
+    like, numbers = torch.zeros(1, device=device), on(sides, device, torch.float64)
+    try:
+        made, expected = (
+            work(sides, numbers, 128, 72, like) for work in (_filter_by_kernel, _filter_by_torch)
+        )
+        same = bool((made - expected).abs().max() < 1e-4)
+    except Exception as error:  # Triton's compiler has many
+        warnings.warn(f"Triton cannot be used here, reading is slower: {error}", stacklevel=2)
+        return False
+    if not same:
+        warnings.warn("Triton's results are not torch's here; reading is slower without it.", stacklevel=2)
+    return same
+
+
+def _filter_by_torch(sides: Sides, numbers: Tensor, inputs: int, outputs: int, like: Tensor) -> Tensor:
     taps, device = _most_taps(sides), like.device
     size, target = numbers[:, :1], numbers[:, 1:]
     factor = (size / target / _GAP).floor().clamp(min=1)
@@ -71,7 +103,7 @@ def _filter(sides: list[tuple[int, int]], numbers: Tensor, inputs: int, outputs:
     return dense[:, :, :inputs]
 
 
-def _most_taps(sides: list[tuple[int, int]]) -> int:
+def _most_taps(sides: Sides) -> int:
     """Inputs that one output may take in, over all pages; a multiple of 8, for aligned rows."""
     most = 0
     for size, target in set(sides):
