@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -247,3 +248,31 @@ def test_an_error_in_a_batch_is_raised_and_the_threads_end(monkeypatch: pytest.M
     assert len(next(some))  # type: ignore[call-overload]
     some.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
+
+
+def test_any_number_of_pages_is_read_larger_in_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their number differs from batch to batch, and a GPU needs time for each new shape."""
+    from vsplade.encode.reader_torch import TorchReaderEncoder
+
+    encoder = load_encoder("reader:device=cpu:0")
+    assert isinstance(encoder, TorchReaderEncoder)
+    monkeypatch.setattr(TorchReaderEncoder, "reading_edge", 160)
+    words = ["harbour", "mountain", "winter", "garden", "letter", "bridge"]
+    pages = [page(sheet(f"{word} " * 6, 16, 240, 120 + n), word) for n, word in enumerate(words)]
+    shapes: list[tuple[int, ...]] = []
+    trunk = encoder.trunk
+
+    def watched(picture: Any) -> Any:
+        shapes.append(tuple(picture.shape))
+        return trunk(picture)
+
+    monkeypatch.setattr(encoder, "trunk", watched)
+    monkeypatch.setitem(encoder._config, "tiny", 1000.0)  # every page on which anything was read
+    for count in (1, 2, 5):
+        shapes.clear()
+        vectors = list(encoder.encode_pages(pages[:count]))
+        assert [shape[0] for shape in shapes[3:]] == [4] * -(-count // 4)
+        assert len(set(shapes[3:])) == 1
+        for word, vector in zip(words, vectors, strict=False):
+            (term,) = encoder.vocabulary.encode(word)
+            assert term in vector.top(3).terms

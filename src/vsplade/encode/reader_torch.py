@@ -48,6 +48,9 @@ with less than ``LARGE_GPU`` bytes of memory.
 LARGE_GPU = 20 << 30
 LANES = 3
 """Batches under way at a time. Each takes about 3 GB of the GPU's memory where a batch is 32 pages."""
+LARGER_PAGES = 4
+"""Pages with tiny type that are read again at a time. Always as many, because their number differs from batch
+to batch, and cuDNN would prepare for each."""
 PACKERS = 2
 """Threads that put the bytes of pages into pinned memory."""
 HEAD_CELLS = 8192
@@ -196,7 +199,9 @@ class TorchReaderEncoder(ReaderEncoder):
             turns.close()
 
     def _encode(self, packed: Packed) -> Steps[list[SparseVector]]:
-        return (yield from self.vectors(self.send(packed)))
+        batch = self.send(packed)
+        del packed  # its pinned memory is for the next batch
+        return (yield from self.vectors(batch))
 
     @torch.inference_mode()
     def read(self, image: Image.Image) -> Cells:
@@ -241,14 +246,23 @@ class TorchReaderEncoder(ReaderEncoder):
         found = found.only(rows_of(keep, int(kept)))
         again = [n for n in range(batch.pages) if flags[n]]
         if again:
-            chosen = on(again, whole.device, torch.int64)
-            old = [batch.sizes[number] for number in again]
-            sizes = [_reading_size(size, self.longest_edge) for size in old]
-            larger, _ = yield from self._look(
-                [(shrink(whole[chosen], old, sizes, *padded(sizes, SIDE)), sizes)]
-            )
-            larger.page = chosen[larger.page]
-            found = Found.join([larger, found])
+            found = Found.join([(yield from self._read_larger(batch, whole, again)), found])
+        return found
+
+    def _read_larger(self, batch: Batch, whole: Tensor, numbers: list[int]) -> Steps[Found]:
+        """Some pages of the batch at the larger size: a few at a time, so that there are few shapes."""
+        larger = [_reading_size(size, self.longest_edge) for size in batch.sizes]
+        room, copies, chosen = padded(larger, SIDE), [], []
+        for some in (numbers[at : at + LARGER_PAGES] for at in range(0, len(numbers), LARGER_PAGES)):
+            spare = LARGER_PAGES - len(some)
+            these = on(some + some[:1] * spare, self.device, torch.int64)
+            old, new = ([sizes[n] for n in some] + [(1, 1)] * spare for sizes in (batch.sizes, larger))
+            copies.append((shrink(whole[these], old, new, *room), new))
+            chosen.append(these)
+        found, counts = yield from self._look(copies)
+        found.page = torch.cat(
+            [some[page] for some, page in zip(chosen, found.page.split(counts), strict=True)]
+        )
         return found
 
     def _with_tiny_type(self, found: Found, on_page: int, pages: int) -> Tensor:
@@ -269,7 +283,7 @@ class TorchReaderEncoder(ReaderEncoder):
             columns = torch.arange(word.shape[2], device=device) * CELL + CELL // 2
             # what lies beyond a page repeats its edge
             inside = (rows < size[:, :1])[:, :, None] & (columns < size[:, 1:])[:, None, :]
-            mask = ((word > self._config["floor"]) & inside).view(-1)
+            mask = ((word > self._config["floor"]) & inside).reshape(-1)
             seen.append((mask, word, fine, coarse, 1 / size.flip(1)))
         (counts,) = yield from fetch(torch.stack([mask.sum() for mask, *_ in seen]))
         parts = []

@@ -65,12 +65,12 @@ def kernel_works(device: torch.device) -> bool:
     if kernels() is None:
         return False
     sides = [(96, 64), (96, 40), (90, 11), (31, 40)]
-    like, numbers = torch.zeros(1, device=device), on(sides, device, torch.float64)
+    like, numbers = torch.zeros(1, dtype=torch.float16, device=device), on(sides, device, torch.float64)
     try:
         made, expected = (
             work(sides, numbers, 128, 72, like) for work in (_filter_by_kernel, _filter_by_torch)
         )
-        same = bool((made - expected).abs().max() < 1e-4)
+        same = bool((made.float() - expected.float()).abs().max() < 2e-3)
     except Exception as error:  # Triton's compiler has many
         warnings.warn(f"Triton cannot be used here, reading is slower: {error}", stacklevel=2)
         return False
