@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from vsplade.encode.turns import Steps, Turns, finish
+from vsplade.encode.turns import HOST_ONLY, Steps, Turns, finish
 
 
 class Event:
@@ -99,4 +99,37 @@ def test_giving_up_lets_go_of_those_who_wait() -> None:
     turns.close()
     for answer in answers:
         with pytest.raises(CancelledError):
+            answer.result(1)
+
+
+def test_what_needs_no_device_is_done_in_another_thread() -> None:
+    def steps(fails: bool = False) -> Steps[str]:
+        yield None
+        here = threading.current_thread().name
+        yield HOST_ONLY
+        if fails:
+            raise ValueError("odd page")
+        return f"{here} {threading.current_thread().name}"
+
+    one, two, three = run(Turns([None]), [steps(), steps(fails=True), steps()])
+    assert one.result(1).split() == ["reader-gpu", "reader-host_0"]
+    with pytest.raises(ValueError, match="odd page"):
+        two.result(1)
+    assert three.result(1) == one.result(1)
+    assert len(set(finish(steps()).split())) == 1
+
+
+def test_a_device_that_fails_is_no_endless_wait() -> None:
+    class Broken:
+        def query(self) -> bool:
+            raise RuntimeError("the device is gone")
+
+        synchronize = query
+
+    def steps() -> Steps[str]:
+        yield Broken()
+        return "never"
+
+    for answer in run(Turns([None, None]), [steps(), steps(), steps()]):
+        with pytest.raises(RuntimeError, match="gone"):
             answer.result(1)

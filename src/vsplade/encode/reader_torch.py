@@ -32,7 +32,7 @@ from vsplade.encode.on_device import fetch, kernels, on, rows_of
 from vsplade.encode.onnx_weights import unpacked
 from vsplade.encode.reader import LEAST_READ, Cells, ReaderEncoder, ReaderOptions
 from vsplade.encode.shrink import shrink
-from vsplade.encode.turns import Steps, Turns, finish
+from vsplade.encode.turns import HOST_ONLY, Steps, Turns, finish
 from vsplade.errors import InputError
 from vsplade.pages import grey_levels
 from vsplade.pages.resize import fit_size
@@ -323,6 +323,7 @@ class TorchReaderEncoder(ReaderEncoder):
         values, numbers, each, lengths = yield from fetch(
             counts.view(-1)[places], (places % terms).int(), kept.sum(1), counts.sum(1)
         )
+        yield HOST_ONLY
         ends = np.cumsum(each)
         columns = (np.split(column[: ends[-1]], ends[:-1]) for column in (numbers.astype(np.uint32), values))
         return [self.weigh(*part) for part in zip(*columns, lengths.tolist(), strict=True)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from queue import Empty, Queue
@@ -19,7 +19,9 @@ import torch
 
 T = TypeVar("T")
 Steps = Generator[Any, None, T]
-"""Yields what to wait for, a ``torch.cuda.Event``, or None where there is nothing to wait for."""
+"""Yields what to wait for (a ``torch.cuda.Event``), None where that is nothing, or ``HOST_ONLY``."""
+HOST_ONLY = "what is left does not need the device"
+"""It is done in another thread then: the one that keeps the device busy must not be held up."""
 
 
 def finish(steps: Steps[T]) -> T:
@@ -30,7 +32,7 @@ def finish(steps: Steps[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
-        if event is not None:
+        if event is not None and event is not HOST_ONLY:
             event.synchronize()
 
 
@@ -43,12 +45,17 @@ class _Turn(Generic[T]):
 
     @property
     def can_go_on(self) -> bool:
-        return self.event is None or bool(self.event.query())
+        try:
+            return self.event is None or bool(self.event.query())
+        except RuntimeError:  # the device has failed; so will the next step, and it says so
+            return True
 
     def go_on(self) -> bool:
-        """One step; False when it was the last."""
+        """One step, after what it waits for; False when it was the last that needs the device."""
         here: AbstractContextManager[Any] = torch.cuda.stream(self.stream) if self.stream else nullcontext()
         try:
+            if self.event is not None and self.event is not HOST_ONLY:
+                self.event.synchronize()  # asleep, where query() would keep a processor busy
             with here:
                 self.event = next(self.steps)
         except StopIteration as end:
@@ -57,7 +64,12 @@ class _Turn(Generic[T]):
         except Exception as error:  # whoever asks for the answer raises it
             self.answer.set_exception(error)
             return False
-        return True
+        return self.event is not HOST_ONLY
+
+    def end(self) -> None:
+        """The rest, if there is any."""
+        while not self.answer.done():
+            self.go_on()
 
 
 class Turns(Generic[T]):
@@ -71,6 +83,7 @@ class Turns(Generic[T]):
         self._active: list[_Turn[T]] = []
         self._ending = False
         self._given_up = threading.Event()
+        self._host = ThreadPoolExecutor(1, thread_name_prefix="reader-host")
         self._thread = threading.Thread(target=self._run, name="reader-gpu", daemon=True)
         self._thread.start()
 
@@ -86,16 +99,21 @@ class Turns(Generic[T]):
         """Ends when all is done or given up; nobody may ``put`` any more."""
         self._next.put(None)
         self._thread.join()
+        self._host.shutdown(wait=True)
 
     def _run(self) -> None:
         with torch.inference_mode():
             while self._begin():
-                turn = next((turn for turn in self._active if turn.can_go_on), None)
-                if turn is None:
-                    turn = self._active[0]
-                    turn.event.synchronize()  # asleep, where query() would keep a processor busy
-                if self._given_up.is_set() or not turn.go_on():
-                    self._end(turn)
+                turn = next((turn for turn in self._active if turn.can_go_on), self._active[0])
+                if self._given_up.is_set():
+                    turn.steps.close()
+                    turn.answer.cancel()
+                elif turn.go_on():
+                    continue
+                elif not turn.answer.done():
+                    self._host.submit(turn.end)
+                self._active.remove(turn)
+                self._free.append(turn.stream)
 
     def _begin(self) -> bool:
         """Takes what waits, if there is a stream for it; False when all is done and no more will come."""
@@ -109,9 +127,3 @@ class Turns(Generic[T]):
             else:
                 self._active.append(_Turn(*job, self._free.pop()))
         return bool(self._active)
-
-    def _end(self, turn: _Turn[T]) -> None:
-        self._active.remove(turn)
-        self._free.append(turn.stream)
-        turn.steps.close()
-        turn.answer.cancel()  # of no effect where it has one
