@@ -22,7 +22,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -138,6 +138,11 @@ def lanes(encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds: fl
         measured[f"{count}"] = model_only(encoder, batches, seconds) | {
             "memory_gb": round(torch.cuda.max_memory_reserved() / 1e9, 1)
         }
+    # two threads that start work, of two batches each: faster only if one thread is what holds the GPU up
+    encoder._streams = encoder._streams[:2]
+    with ThreadPoolExecutor(2) as threads:
+        both = [threads.submit(model_only, encoder, batches, seconds) for _ in range(2)]
+        measured["2 by two threads"] = {"pages_per_s": sum(one.result()["pages_per_s"] for one in both)}
     encoder._streams = streams
     return measured
 
@@ -191,6 +196,38 @@ def upload_batches(
 def fused_convolutions(encoder: TorchReaderEncoder) -> int:
     graph = getattr(encoder.trunk, "graph", None)
     return 0 if graph is None else sum("convolve" in str(node.target) for node in graph.nodes)
+
+
+class Watched:
+    """A network that counts the shapes it is called with, and the time until the first call of each returns:
+    that is cuDNN preparing for it.
+    """
+
+    def __init__(self, trunk: Callable[[torch.Tensor], Any]) -> None:
+        self.trunk = trunk
+        self.shapes: dict[tuple[int, ...], int] = {}
+        self.new, self.calls, self.first_s, self.other_s = 0, 0, 0.0, 0.0
+
+    def __call__(self, picture: torch.Tensor) -> Any:
+        shape, begun = tuple(picture.shape), time.perf_counter()
+        result = self.trunk(picture)
+        spent, known = time.perf_counter() - begun, shape in self.shapes
+        self.shapes[shape] = self.shapes.get(shape, 0) + 1
+        self.calls += 1
+        self.new += not known
+        self.first_s, self.other_s = self.first_s + spent * (not known), self.other_s + spent * known
+        return result
+
+    def told(self) -> dict[str, float]:
+        """Since it was last asked."""
+        told = {
+            "calls": self.calls,
+            "new_shapes": self.new,
+            "new_shapes_s": round(self.first_s, 3),
+            "other_calls_ms_each": round(self.other_s / max(1, self.calls - self.new) * 1e3, 3),
+        }
+        self.new, self.calls, self.first_s, self.other_s = 0, 0, 0.0, 0.0
+        return told
 
 
 def compare(ours: Sequence[SparseVector], theirs: Sequence[SparseVector]) -> dict[str, float]:
@@ -409,12 +446,19 @@ class Report:
     def files(self, name: str, files: list[str]) -> None:
         options, encoder = self.options, self.encoder
         wanted = sources(files, options.pages)
+        plain, watched = encoder.trunk, Watched(encoder.trunk)
+        encoder.trunk = watched
         for _ in encoder.encode_pages(pages_of(encoder, wanted[: len(wanted) // 5], None)):
             pass  # every shape of page once: the first of each takes longer
+        self.found[f"{name} warm_up"] = watched.told()
         for workers in options.workers or [None]:
             suffix = f" {workers} workers" if workers else ""
             work = functools.partial(pages_of, encoder, wanted, workers)
-            self.step(f"{name} end_to_end{suffix}", lambda: rate(lambda: encoder.encode_pages(work())))  # noqa: B023
+            self.step(
+                f"{name} end_to_end{suffix}",
+                lambda: rate(lambda: encoder.encode_pages(work())) | {"network": watched.told()},  # noqa: B023
+            )
+        encoder.trunk = plain
         self.step(f"{name} loader_only", lambda: rate(lambda: pages_of(encoder, wanted, None)))
 
     def agreement(self, dataset: Path) -> dict[str, Any]:

@@ -64,6 +64,9 @@ def test_every_step_gives_a_number(benchmark_module: ModuleType, tmp_path: Path)
     assert all(ms > 0 for ms in found["pages stages"].values())
     assert found["pages model_only"]["plain"]["pages_per_s"] > 0
     assert found["pages end_to_end 1 workers"]["pages"] == 3
+    network = found["pages end_to_end 1 workers"]["network"]
+    assert network["calls"] >= 3
+    assert network["new_shapes"] <= network["calls"]
     assert found["pages agreement"]["pages"] == 2
     assert found["into_index"]["pages"] == 3
 
