@@ -27,6 +27,7 @@ from torch import Tensor
 from vsplade.encode.batching import SIDE, PageQueue
 from vsplade.encode.fused import can_fuse, fuse
 from vsplade.encode.ink import BLOCK
+from vsplade.encode.neighbours import CANDIDATES
 from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features, fold_norms
 from vsplade.encode.on_device import fetch, kernels, on, rows_of
 from vsplade.encode.onnx_weights import unpacked
@@ -308,7 +309,7 @@ class TorchReaderEncoder(ReaderEncoder):
             for part in found.looked.split(HEAD_CELLS)
         ]
         probability, term = (torch.cat(column) for column in zip(*named, strict=True))
-        return probability.float() * found.chance[:, None], term
+        return probability.float() * found.chance[:, None] ** self._config["doubt"], term
 
     def vectors(self, batch: Batch) -> Steps[list[SparseVector]]:
         """As ``ReaderEncoder._pool``: the counts of all pages at once, on the device."""
@@ -320,13 +321,19 @@ class TorchReaderEncoder(ReaderEncoder):
         counts = counts.view(-1, terms)[: batch.pages]
         kept = counts * self._worth_here > self._point["least"]
         places = rows_of(kept.view(-1), min(kept.numel(), term.numel()))  # room for every term that was read
-        values, numbers, each, lengths = yield from fetch(
-            counts.view(-1)[places], (places % terms).int(), kept.sum(1), counts.sum(1)
-        )
+        best = (probability[:, :CANDIDATES], term[:, :CANDIDATES].int())  # neighbours are found on the host
+        values, numbers, each, lengths, page, *cells = yield from fetch(
+            counts.view(-1)[places], (places % terms).int(), kept.sum(1), counts.sum(1),
+            found.page, found.middle, found.pixel, *best, found.em,
+        )  # fmt: skip
         yield HOST_ONLY
         ends = np.cumsum(each)
         columns = (np.split(column[: ends[-1]], ends[:-1]) for column in (numbers.astype(np.uint32), values))
-        return [self.weigh(*part) for part in zip(*columns, lengths.tolist(), strict=True)]
+        words = [self.weigh(*part) for part in zip(*columns, lengths.tolist(), strict=True)]
+        return [
+            self._with_pairs(vector, Cells(*(column[page == number] for column in cells)), float(length))
+            for number, (vector, length) in enumerate(zip(words, lengths, strict=True))
+        ]
 
 
 def _reading_size(size: tuple[int, int], edge: int) -> tuple[int, int]:
