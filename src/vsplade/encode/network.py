@@ -14,7 +14,7 @@ units idle (docs/log.md has the times).
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -47,12 +47,54 @@ class NetworkConfig:
         return asdict(self)
 
 
+class Rounded(nn.Module):
+    """What 8 bits keep of a tensor, once ``on``: 255 steps from the least to the most that pictures hold on
+    average. The gradient passes as it is.
+
+    Stands wherever the shipped files round, so that training can learn to live with it.
+    """
+
+    on = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.on:
+            return x
+        with torch.no_grad():
+            exact = x.float()
+            low = exact.amin((1, 2, 3)).mean().clamp(max=0.0)
+            high = exact.amax((1, 2, 3)).mean()
+            step = ((high - low) / 255).clamp(min=1e-12)
+            kept = torch.maximum(torch.minimum(exact, high), low)
+            error = (kept / step).round() * step - exact
+        return x + error.to(x.dtype)
+
+
+class Convolution(nn.Conv2d):
+    """Its weights rounded to 8 bits, once ``on``: the largest of each output channel is 127 steps."""
+
+    on = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.on:
+            return super().forward(x)
+        with torch.no_grad():
+            step = self.weight.abs().amax((1, 2, 3), keepdim=True).clamp(min=1e-12) / 127
+            error = (self.weight / step).round() * step - self.weight
+        return self._conv_forward(x, self.weight + error, self.bias)
+
+
+def round_to_8_bits(trunk: nn.Module, on: bool = True) -> None:
+    for module in trunk.modules():
+        if isinstance(module, Rounded | Convolution):
+            module.on = on
+
+
 def convolution(
     inputs: int, outputs: int, kernel: tuple[int, int] = (3, 3), stride: int = 1
 ) -> nn.Sequential:
     padding = ((kernel[0] - 1) // 2, (kernel[1] - 1) // 2)
     return nn.Sequential(
-        nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False), nn.BatchNorm2d(outputs)
+        Convolution(inputs, outputs, kernel, stride, padding, bias=False), nn.BatchNorm2d(outputs)
     )
 
 
@@ -63,9 +105,12 @@ class Block(nn.Module):
         super().__init__()
         self.first = convolution(channels, inner)
         self.second = convolution(inner, channels, second)
+        self.rounded = Rounded()
 
     def forward(self, x: Tensor) -> Tensor:
-        return functional.relu(x + self.second(functional.relu(self.first(x))))
+        inner = self.rounded(functional.relu(self.first(x)))
+        added: Tensor = self.rounded(self.second(inner))
+        return cast(Tensor, self.rounded(functional.relu(x + added)))
 
 
 class Trunk(nn.Module):
@@ -93,6 +138,10 @@ class Trunk(nn.Module):
         self.join = block(config.middle, (1, 7))
         self.word = nn.Conv2d(config.middle, 1, 1)
         nn.init.constant_(self.word.bias, -4.0)  # few cells hold a word
+        self.rounded = Rounded()
+
+    def _active(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.rounded(functional.relu(x)))
 
     def forward(self, picture: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Word-middle logits (b, h/8, w/8), fine features, coarse features, and the features characters are
@@ -105,12 +154,12 @@ class Trunk(nn.Module):
         x = folded
         if hasattr(self, "stem"):
             # a place and the ones above and to the left of it
-            x = functional.pad(functional.relu(self.stem(x)), (1, 0, 1, 0))
-        x = self.fine(functional.relu(self.to_fine(x)))
-        middle = self.middle(functional.relu(self.to_middle(x)))
-        coarse = self.coarse(functional.relu(self.to_coarse(middle)))
-        lifted = functional.interpolate(self.up(coarse), scale_factor=2.0, mode="nearest")
-        joined = self.join(functional.relu(middle + lifted))
+            x = functional.pad(self._active(self.stem(x)), (1, 0, 1, 0))
+        x = self.fine(self._active(self.to_fine(x)))
+        middle = self.middle(self._active(self.to_middle(x)))
+        coarse = self.coarse(self._active(self.to_coarse(middle)))
+        lifted = functional.interpolate(self.rounded(self.up(coarse)), scale_factor=2.0, mode="nearest")
+        joined = self.join(self._active(middle + lifted))
         return self.word(joined)[:, 0], joined, coarse, middle
 
 

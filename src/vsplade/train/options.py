@@ -116,6 +116,9 @@ class TrainingConfig:
     )
     character_weight: float = option("Weight of the character loss.", 1.0)
     size_weight: float = option("Weight of the loss on the size of type.", 0.3)
+    rounded: bool = option(
+        "Round the trunk's weights and activations to 8 bits in training, as the shipped files do.", False
+    )
     seed: int = option("Of the weights, the layouts and every batch.", 0)
     compile: bool = option("Compile the network with torch.compile.", False)
 

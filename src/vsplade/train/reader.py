@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from vsplade.config import make_options
-from vsplade.encode.network import NetworkConfig, Reader
+from vsplade.encode.network import NetworkConfig, Reader, round_to_8_bits
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.train import checkpoint
@@ -137,6 +137,7 @@ class Training:
         self.config, self.out, self.device, self.clock = config, out, device, clock
         self.generator = torch.Generator(device)
         self.model = Reader(network).to(device)
+        round_to_8_bits(self.model.trunk, config.rounded)
         if device.type == "cuda":
             self.model = self.model.to(memory_format=torch.channels_last)
         decayed = [p for p in self.model.parameters() if p.ndim > 1]
