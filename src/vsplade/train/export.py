@@ -176,7 +176,7 @@ def export_trunk(reader: Reader, windows: Tensor, out: Path, method: Calibration
             str(ready), str(out / "trunk.onnx"), Windows(windows), quant_format=QuantFormat.QDQ,
             per_channel=True, activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
             calibrate_method=method,
-            extra_options={"CalibMovingAverage": True},  # ranges: the mean over windows, as `Rounded` takes it
+            extra_options={"CalibMovingAverage": True},  # the mean over windows, as `Rounded`
         )  # fmt: skip
 
 
