@@ -254,8 +254,9 @@ class TorchReaderEncoder(ReaderEncoder):
         """Some pages of the batch at the larger size: a few at a time, so that there are few shapes."""
         larger = [_reading_size(size, self.longest_edge) for size in batch.sizes]
         room, copies, chosen = padded(larger, SIDE), [], []
-        for some in (numbers[at : at + LARGER_PAGES] for at in range(0, len(numbers), LARGER_PAGES)):
-            spare = LARGER_PAGES - len(some)
+        together = min(LARGER_PAGES, len(batch.sizes))
+        for some in (numbers[at : at + together] for at in range(0, len(numbers), together)):
+            spare = together - len(some)
             these = on(some + some[:1] * spare, self.device, torch.int64)
             old, new = ([sizes[n] for n in some] + [(1, 1)] * spare for sizes in (batch.sizes, larger))
             copies.append((shrink(whole[these], old, new, *room), new))
