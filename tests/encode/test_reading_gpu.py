@@ -34,7 +34,7 @@ def benchmark_module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         encoder = load_encoder(name)
         if isinstance(encoder, TorchReaderEncoder):
             torch.manual_seed(0)
-            vocabulary = len(encoder.vocabulary)  # type: ignore[arg-type]
+            vocabulary = encoder.network.config.vocabulary
             config = NetworkConfig(vocabulary, fine=8, middle=8, coarse=8, hidden=8, rank=8)
             encoder.network = Reader(config).eval()
             fold_norms(encoder.network)
