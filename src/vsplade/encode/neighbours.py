@@ -79,11 +79,16 @@ class Neighbours:
         """The last pair of each number, to show people words and not numbers."""
 
     def in_text(self, terms: Sequence[int]) -> list[int]:
-        """The pairs of a query's terms, in reading order."""
+        """The pairs of a query's terms, which are in reading order."""
+        numbers: list[int] = self.counted(terms)[0].tolist()
+        return numbers
+
+    def counted(self, terms: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The pairs of a text's terms, and how often each stands there."""
         row = np.array(terms, np.int64)
         left, right = row[:-1], row[1:]
         heavy = self._heavy[left] & self._heavy[right]
-        return sorted(set(self._number(left[heavy], right[heavy]).tolist()))
+        return np.unique(self._number(left[heavy], right[heavy]), return_counts=True)
 
     def on_page(self, cells: Cells) -> Pairs:
         """Every two cells of a copy of the page that may hold neighbours."""

@@ -389,12 +389,15 @@ class ReaderEncoder:
 
     def _with_pairs(self, words: SparseVector, cells: Cells, length: float) -> SparseVector:
         """A page's vector with its neighbours, where the point has them."""
-        least = self._point.get("pair")
-        if least is None:
+        if "pair" not in self._point:
             return words
+        return self._add_pairs(words, *self._neighbours.on_page(cells).counts(), length)
+
+    def _add_pairs(
+        self, words: SparseVector, numbers: NDArray[np.int64], counts: NDArray[Any], length: float
+    ) -> SparseVector:
         settings = self._config["pairs"]
-        numbers, counts = self._neighbours.on_page(cells).counts()
-        kept = counts > least
+        kept = counts > self._point["pair"]
         rule = replace(self._weighting, saturation=settings["saturation"])
         weights = rule.weigh(counts[kept], length) * np.float32(settings["share"])
         terms = (numbers[kept] + len(self._tokenizer)).astype(np.uint32)
@@ -403,3 +406,12 @@ class ReaderEncoder:
     def weigh(self, terms: NDArray[np.uint32], counts: NDArray[Any], length: float) -> SparseVector:
         """Expected counts to weights, on a page that holds ``length`` pieces in all."""
         return SparseVector(terms, self._weighting.weigh(counts, length) * self._certainty[terms])
+
+    def weigh_text(self, text: str) -> SparseVector:
+        """A page of which every word was read without error, as one long line; no term is too light."""
+        terms = self._tokenizer.encode(text)
+        distinct, counts = np.unique(np.array(terms, np.uint32), return_counts=True)
+        words = self.weigh(distinct, counts, float(len(terms)))
+        if "pair" not in self._point:
+            return words
+        return self._add_pairs(words, *self._neighbours.counted(terms), float(len(terms)))
