@@ -137,7 +137,6 @@ class Training:
         self.config, self.out, self.device, self.clock = config, out, device, clock
         self.generator = torch.Generator(device)
         self.model = Reader(network).to(device)
-        round_to_8_bits(self.model.trunk, config.rounded)
         if device.type == "cuda":
             self.model = self.model.to(memory_format=torch.channels_last)
         decayed = [p for p in self.model.parameters() if p.ndim > 1]
@@ -196,7 +195,9 @@ class Training:
         first_step = self.step
         with open(self.out / "log.jsonl", "a") as log:
             while self.spent < self.config.seconds and self.clock() < until:
-                rate = learning_rate(self.config, self.spent / self.config.seconds)
+                progress = self.spent / self.config.seconds
+                round_to_8_bits(self.model.trunk, progress >= 1 - self.config.rounded)
+                rate = learning_rate(self.config, progress)
                 for group in self.optimizer.param_groups:
                     group["lr"] = rate
                 batch = supply.next()
