@@ -117,8 +117,8 @@ class TrainingConfig:
     character_weight: float = option("Weight of the character loss.", 1.0)
     size_weight: float = option("Weight of the loss on the size of type.", 0.3)
     rounded: float = option(
-        "Share of the schedule, at its end, in which the trunk's weights and activations are rounded to 8 bits "
-        "as in the shipped files.",
+        "Share of the schedule, at its end, in which the trunk's weights and activations are rounded to 8 "
+        "bits, as in the shipped files.",
         0.0,
     )
     seed: int = option("Of the weights, the layouts and every batch.", 0)
