@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from vsplade.encode import load_encoder
+from vsplade.encode.neighbours import hashed
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.pages import FileProblem, discover, name_files, render
 
@@ -35,15 +36,20 @@ def main() -> None:
     pages = [page for page in read if len((page.text or "").split()) >= options.words]
     pages = random.Random(0).sample(pages, min(options.pages, len(pages)))
     overlap: dict[int, list[float]] = {top: [] for top in TOPS}
-    found = truth = active = 0
+    found = truth = active = pairs = true_pairs = 0
     for page, vector in zip(pages, encoder.encode_pages(pages), strict=True):
-        words = set(tokenizer.encode(page.text or ""))
+        in_order = np.array(tokenizer.encode(page.text or ""), np.int64)
+        words = set(in_order.tolist())
+        beyond = set((hashed(in_order[:-1], in_order[1:]) + len(tokenizer)).tolist())
         for top in TOPS:
             best = vector.terms[np.argsort(-vector.weights, kind="stable")[:top]]
             overlap[top].append(sum(int(term) in words for term in best) / max(1, len(best)))
         found += sum(int(term) in words for term in vector.terms)
         truth += len(words)
-        active += len(vector)
+        single = int((vector.terms < len(tokenizer)).sum())
+        active += single
+        pairs += len(vector) - single
+        true_pairs += sum(int(term) in beyond for term in vector.terms[single:])
     report = {
         "pages": len(pages),
         **{f"top{top}": round(float(np.mean(values)), 4) for top, values in overlap.items()},
@@ -51,6 +57,8 @@ def main() -> None:
         "precision": round(found / max(1, active), 4),
         "active_terms": round(active / max(1, len(pages)), 1),
         "terms_on_page": round(truth / max(1, len(pages)), 1),
+        "pairs": round(pairs / max(1, len(pages)), 1),
+        "pairs_on_page": round(true_pairs / max(1, pairs), 4),
     }
     print(
         json.dumps(report)

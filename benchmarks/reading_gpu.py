@@ -15,12 +15,15 @@ import argparse
 import functools
 import json
 import os
+import re
 import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,8 @@ from PIL import Image
 from vsplade.encode import load_encoder
 from vsplade.encode import reader_torch as reading
 from vsplade.encode.reader_torch import TorchReaderEncoder
+from vsplade.encode.shrink import kernel_works
+from vsplade.encode.turns import finish
 from vsplade.pages import FileProblem, SourceFile, discover, render_for
 from vsplade.types import Page, SparseVector
 
@@ -63,19 +68,36 @@ def pages_of(encoder: Any, files: list[SourceFile], workers: int | None) -> Iter
         yield result.page
 
 
-def rate(work: Callable[[], Iterator[object]]) -> dict[str, float]:
+def processor_time() -> dict[str, float]:
+    """Seconds that each kind of thread of this process has computed so far (on Linux)."""
+    spent: dict[str, float] = {}
+    for thread in threading.enumerate():
+        kind = re.sub(r"[-_ ]?\d.*", "", thread.name)
+        with suppress(OSError):  # it has just ended
+            nanoseconds = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text().split()[0]
+            spent[kind] = spent.get(kind, 0.0) + int(nanoseconds) / 1e9
+    return spent
+
+
+def rate(work: Callable[[], Iterator[object]]) -> dict[str, Any]:
     """Pages a second, from the start and without the time to the first page; and this process's own time."""
     wall, cpu = time.perf_counter(), time.process_time()
     first, count = wall, 0
+    threads: dict[str, float] = {}
+    before = processor_time()
     for _ in work():
         first = first if count else time.perf_counter()
         count += 1
+        if count % 100 == 0:  # while they live
+            threads = {name: spent - before.get(name, 0.0) for name, spent in processor_time().items()}
+            seen = count
     end = time.perf_counter()
     return {
         "pages": count,
         "pages_per_s": round(count / (end - wall), 1),
         "pages_per_s_after_first": round((count - 1) / max(1e-9, end - first), 1),
         "own_ms_a_page": round((time.process_time() - cpu) / count * 1e3, 3),
+        "of_threads": {name: round(spent / seen * 1e3, 3) for name, spent in threads.items()},
     }
 
 
@@ -85,23 +107,44 @@ def synchronize(encoder: TorchReaderEncoder) -> None:
 
 
 def model_only(encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds: float) -> dict[str, float]:
-    """The batches again and again, by as many threads as the encoder itself uses."""
-
-    def lane(number: int) -> int:
-        done, turn = 0, number
-        with torch.inference_mode(), encoder._stream():
-            while time.perf_counter() < deadline:
-                batch = batches[turn % len(batches)]
-                done += len(encoder.vectors(batch))
-                turn += reading.LANES
-        return done
-
-    start = time.perf_counter()
-    deadline = start + seconds
-    with ThreadPoolExecutor(reading.LANES) as lanes:
-        pages = sum(lanes.map(lane, range(reading.LANES)))
+    """The batches again and again, as many at a time as the encoder itself has under way."""
+    turns, answers, pages, turn = encoder.turns(), deque[Future[list[SparseVector]]](), 0, 0
+    start, cpu = time.perf_counter(), time.process_time()
+    try:
+        while time.perf_counter() < start + seconds:
+            answers.append(Future())
+            turns.put(encoder.vectors(batches[turn % len(batches)]), answers[-1])
+            turn += 1
+            while answers and answers[0].done():
+                pages += len(answers.popleft().result())
+        pages += sum(len(answer.result()) for answer in answers)
+    finally:
+        turns.give_up()
+        turns.close()
     synchronize(encoder)
-    return {"pages": pages, "pages_per_s": round(pages / (time.perf_counter() - start), 1)}
+    wall = time.perf_counter() - start
+    own = (time.process_time() - cpu) / pages * 1e3
+    return {"pages": pages, "pages_per_s": round(pages / wall, 1), "own_ms_a_page": round(own, 3)}
+
+
+def lanes(encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds: float) -> dict[str, Any]:
+    """Model only with other numbers of batches under way, and the most memory that took."""
+    streams, measured = encoder._streams, {}
+    for count in (1, 2, 3, 4, 6):
+        encoder._streams = [torch.cuda.Stream(encoder.device) for _ in range(count)]
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        model_only(encoder, batches, 0.2)  # every stream's memory
+        measured[f"{count}"] = model_only(encoder, batches, seconds) | {
+            "memory_gb": round(torch.cuda.max_memory_reserved() / 1e9, 1)
+        }
+    # two threads that start work, of two batches each: faster only if one thread is what holds the GPU up
+    encoder._streams = encoder._streams[:2]
+    with ThreadPoolExecutor(2) as threads:
+        both = [threads.submit(model_only, encoder, batches, seconds) for _ in range(2)]
+        measured["2 by two threads"] = {"pages_per_s": sum(one.result()["pages_per_s"] for one in both)}
+    encoder._streams = streams
+    return measured
 
 
 def stages(encoder: TorchReaderEncoder, batch: reading.Batch, repeats: int) -> dict[str, float]:
@@ -117,14 +160,14 @@ def stages(encoder: TorchReaderEncoder, batch: reading.Batch, repeats: int) -> d
         return (time.perf_counter() - start) / repeats / batch.pages * 1e3, result
 
     spent: dict[str, float] = {}
-    with torch.inference_mode(), encoder._stream():
+    with torch.inference_mode():
         spent["picture"], whole = timed(lambda: batch.picture(reading.SIDE).to(encoder.kind))
         dark = (255 - whole)[:, None] / 255
         spent["trunk_full_size"], _ = timed(lambda: encoder.trunk(dark))
-        spent["find"], found = timed(lambda: encoder.find(batch))
-        spent["vectors"], _ = timed(lambda: encoder.vectors(batch))
+        spent["find"], found = timed(lambda: finish(encoder.find(batch)))
+        spent["vectors"], _ = timed(lambda: finish(encoder.vectors(batch)))
     return {key: round(value, 4) for key, value in spent.items()} | {
-        "cells_a_page": round(len(found.term) / batch.pages, 1)
+        "cells_a_page": round(len(found.em) / batch.pages, 1)
     }
 
 
@@ -139,15 +182,52 @@ def upload_batches(
         same.append(page.image)
         if len(same) == size:
             with torch.inference_mode():
-                batches.append(encoder.upload(same))
+                batches.append(encoder.send(encoder.pack(same)))
             same.clear()
             if len(batches) == count:
                 break
     if not batches:
         with torch.inference_mode():
-            batches.append(encoder.upload(max(shapes.values(), key=len)))
+            batches.append(encoder.send(encoder.pack(max(shapes.values(), key=len))))
     synchronize(encoder)
     return batches
+
+
+def fused_convolutions(encoder: TorchReaderEncoder) -> int:
+    graph = getattr(encoder.trunk, "graph", None)
+    return 0 if graph is None else sum("convolve" in str(node.target) for node in graph.nodes)
+
+
+class Watched:
+    """A network that counts the shapes it is called with, and the time until the first call of each returns:
+    that is cuDNN preparing for it.
+    """
+
+    def __init__(self, trunk: Callable[[torch.Tensor], Any]) -> None:
+        self.trunk = trunk
+        self.shapes: dict[tuple[int, ...], int] = {}
+        self.new, self.calls, self.first_s, self.other_s = 0, 0, 0.0, 0.0
+
+    def __call__(self, picture: torch.Tensor) -> Any:
+        shape, begun = tuple(picture.shape), time.perf_counter()
+        result = self.trunk(picture)
+        spent, known = time.perf_counter() - begun, shape in self.shapes
+        self.shapes[shape] = self.shapes.get(shape, 0) + 1
+        self.calls += 1
+        self.new += not known
+        self.first_s, self.other_s = self.first_s + spent * (not known), self.other_s + spent * known
+        return result
+
+    def told(self) -> dict[str, float]:
+        """Since it was last asked."""
+        told = {
+            "calls": self.calls,
+            "new_shapes": self.new,
+            "new_shapes_s": round(self.first_s, 3),
+            "other_calls_ms_each": round(self.other_s / max(1, self.calls - self.new) * 1e3, 3),
+        }
+        self.new, self.calls, self.first_s, self.other_s = 0, 0, 0.0, 0.0
+        return told
 
 
 def compare(ours: Sequence[SparseVector], theirs: Sequence[SparseVector]) -> dict[str, float]:
@@ -227,10 +307,10 @@ def variants(
         encoder.trunk = trunk
         try:
             begun = time.perf_counter()
-            with torch.inference_mode(), encoder._stream():
-                made, *_ = [encoder.vectors(batch) for batch in batches]
+            with torch.inference_mode():
+                made, *_ = [finish(encoder.vectors(batch)) for batch in batches]
             warm = time.perf_counter() - begun
-            model_only(encoder, batches, min(0.5, seconds))  # every lane's memory
+            model_only(encoder, batches, min(0.5, seconds))  # every stream's memory
             measured[name] = model_only(encoder, batches, seconds) | {"warm_up_s": round(warm, 2)}
             if reference is None:
                 reference = made
@@ -246,12 +326,12 @@ def variants(
 
 
 def kernels(encoder: TorchReaderEncoder, batch: reading.Batch) -> dict[str, Any]:
-    """Where the GPU's time goes: the longest kernels, milliseconds a page."""
+    """Where the GPU's time goes: the longest kernels, milliseconds a page; how often it was called."""
     from torch.profiler import ProfilerActivity, profile
 
     activities = [ProfilerActivity.CUDA]
-    with torch.inference_mode(), encoder._stream(), profile(activities=activities) as watched:
-        encoder.vectors(batch)
+    with torch.inference_mode(), profile(activities=activities) as watched:
+        finish(encoder.vectors(batch))
         torch.cuda.synchronize()
     rows = sorted(watched.key_averages(), key=lambda row: -row.self_device_time_total)
     listed = {
@@ -260,6 +340,8 @@ def kernels(encoder: TorchReaderEncoder, batch: reading.Batch) -> dict[str, Any]
     }
     return {
         "ms_a_page": round(sum(row.self_device_time_total for row in rows) / 1e3 / batch.pages, 4),
+        "kernels": sum(row.count for row in rows if row.self_device_time_total),
+        "calls": {row.key: row.count for row in rows if row.key.startswith("cu")},
         "longest": listed,
     }
 
@@ -269,9 +351,9 @@ def searched(encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds:
     torch.backends.cudnn.benchmark = True
     try:
         begun = time.perf_counter()
-        with torch.inference_mode(), encoder._stream():
+        with torch.inference_mode():
             for batch in batches:
-                encoder.vectors(batch)
+                finish(encoder.vectors(batch))
         warm = time.perf_counter() - begun
         return model_only(encoder, batches, seconds) | {"search_s": round(warm, 2)}
     finally:
@@ -320,6 +402,8 @@ class Report:
             "network": self.encoder._config["network"],
             "load_s": round(time.perf_counter() - begun, 2),
             "batch": options.batch,
+            "filter_kernel": cuda and kernel_works(self.encoder.device),
+            "fused": fused_convolutions(self.encoder),
         }
         say("loaded", self.found)
 
@@ -330,7 +414,7 @@ class Report:
             begun = time.perf_counter()
             try:
                 self.found[name] = work()
-            except (ImportError, RuntimeError, OSError) as error:  # the other numbers are still wanted
+            except Exception as error:  # the other numbers are still wanted
                 self.found[name] = {"failed": f"{type(error).__name__}: {error}"[:500]}
             say(name, f"({time.perf_counter() - begun:.1f} s)", json.dumps(self.found[name]))
         if self.options.output:
@@ -347,6 +431,7 @@ class Report:
         self.step("into_index", lambda: into_index(self.encoder, files, self.options.pages, None))
         if self.encoder.device.type == "cuda":
             batches = upload_batches(self.encoder, files, self.options.batch, 2)
+            self.step("lanes", lambda: lanes(self.encoder, batches, self.options.seconds / 2))
             self.step("model_only searched", lambda: searched(self.encoder, batches, self.options.seconds))
         self.found["seconds"] = round(time.perf_counter() - START, 1)
 
@@ -361,12 +446,19 @@ class Report:
     def files(self, name: str, files: list[str]) -> None:
         options, encoder = self.options, self.encoder
         wanted = sources(files, options.pages)
+        plain, watched = encoder.trunk, Watched(encoder.trunk)
+        encoder.trunk = watched
         for _ in encoder.encode_pages(pages_of(encoder, wanted[: len(wanted) // 5], None)):
             pass  # every shape of page once: the first of each takes longer
+        self.found[f"{name} warm_up"] = watched.told()
         for workers in options.workers or [None]:
             suffix = f" {workers} workers" if workers else ""
             work = functools.partial(pages_of, encoder, wanted, workers)
-            self.step(f"{name} end_to_end{suffix}", lambda: rate(lambda: encoder.encode_pages(work())))  # noqa: B023
+            self.step(
+                f"{name} end_to_end{suffix}",
+                lambda: rate(lambda: encoder.encode_pages(work())) | {"network": watched.told()},  # noqa: B023
+            )
+        encoder.trunk = plain
         self.step(f"{name} loader_only", lambda: rate(lambda: pages_of(encoder, wanted, None)))
 
     def agreement(self, dataset: Path) -> dict[str, Any]:

@@ -66,6 +66,11 @@ class Box:
     right: float
     bottom: float
 
+    def around(self, other: Box) -> Box:
+        """The least box that holds both."""
+        low = min(self.left, other.left), min(self.top, other.top)
+        return Box(*low, max(self.right, other.right), max(self.bottom, other.bottom))
+
 
 @dataclass(frozen=True, slots=True)
 class TermMatch:
@@ -96,6 +101,12 @@ class Vocabulary(Protocol):
     def __len__(self) -> int: ...
 
     def token(self, term: int) -> str: ...
+
+
+def shown(vocabulary: Vocabulary, term: int) -> str:
+    """A term's name for people, where the vocabulary has a better one than its token."""
+    name: str = getattr(vocabulary, "shown", vocabulary.token)(term)
+    return name
 
 
 @runtime_checkable

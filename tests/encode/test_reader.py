@@ -178,7 +178,7 @@ def test_it_shows_where(reader: ReaderEncoder) -> None:
     ImageDraw.Draw(image).text((700, 800), "lighthouse", fill=0, font=font)
     ImageDraw.Draw(image).text((60, 90), "harbour", fill=0, font=font)
     vector, boxes = reader.encode_with_places(page(image))
-    places = {Tokenizer.load().token(int(term)): box for term, box in zip(vector.terms, boxes, strict=True)}
+    places = {reader.vocabulary.token(int(term)): box for term, box in zip(vector.terms, boxes, strict=True)}
     for word, (x, y) in {"lighthouse": (0.765, 0.815), "harbour": (0.11, 0.105)}.items():
         box = places[word]
         assert box.left - 0.03 < x < box.right + 0.03

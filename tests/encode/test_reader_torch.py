@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,15 +148,25 @@ def test_best_terms_are_an_exact_top_k() -> None:
     torch.testing.assert_close(values, torch.softmax(logits[:, :-1], 1).topk(4, 1).values)
 
 
-@pytest.mark.parametrize("stem", [0, 8])
-def test_fused_network_is_the_same_function(stem: int) -> None:
+@pytest.mark.parametrize("own_kind", [False, True])
+@pytest.mark.parametrize(("stem", "inner"), [(0, 1.0), (8, 1.0), (8, 0.5)])
+def test_fused_network_is_the_same_function(stem: int, inner: float, own_kind: bool) -> None:
     from vsplade.encode.fused import convolve_add_relu, convolve_relu, fuse
     from vsplade.encode.network import NetworkConfig, Reader, fold_norms
 
+    class Convolution(torch.nn.Conv2d):  # type: ignore[misc, name-defined]
+        """As training may put in the place of torch's."""
+
     torch.manual_seed(0)
-    config = NetworkConfig(vocabulary=64, stem=stem, fine=8, middle=16, coarse=24, hidden=16, rank=8)
+    config = NetworkConfig(
+        vocabulary=64, stem=stem, fine=16, middle=16, coarse=32, inner=inner, hidden=16, rank=8
+    )
     reader = Reader(config).eval()
     fold_norms(reader)
+    if own_kind:
+        for module in reader.modules():
+            if type(module) is torch.nn.Conv2d:
+                module.__class__ = Convolution
     fused = fuse(reader.trunk)
     picture = torch.rand(2, 1, 64, 96)
     with torch.inference_mode():
@@ -190,3 +201,78 @@ assert not fits(1000, 4) and not fits(1024, 3)
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_places_of_a_mask_without_waiting() -> None:
+    from vsplade.encode.on_device import rows_of
+
+    mask = torch.tensor([False, True, True, False, True])
+    assert rows_of(mask, 3).tolist() == [1, 2, 4]
+    assert rows_of(mask, 5).tolist() == [1, 2, 4, 0, 0]  # more room than there are places
+    assert rows_of(mask & False, 0).tolist() == []
+    assert rows_of(torch.zeros(0, dtype=torch.bool), 2).tolist() == [0, 0]
+
+
+def test_tiny_type_is_told_as_on_the_cpu() -> None:
+    """Half of the weight below a bound, and the weighted median below it, are the same thing."""
+    from vsplade.encode.reader import type_size
+    from vsplade.encode.reader_torch import Found, TorchReaderEncoder
+
+    encoder = load_encoder("reader:device=cpu:0")
+    assert isinstance(encoder, TorchReaderEncoder)
+    generator, pages, cells = torch.Generator().manual_seed(0), 60, 1500
+    page = torch.randint(pages - 1, (cells,), generator=generator).sort().values  # the last one is blank
+    em = 4 + page / 8 + torch.rand(cells, generator=generator)  # from all tiny to none
+    em[:40], chance = encoder._config["tiny"], torch.rand(cells, generator=generator)
+    nothing = torch.zeros(cells, 2)
+    told = encoder._with_tiny_type(Found(page, nothing, nothing, chance, nothing, em), cells, pages)
+    sizes = [type_size(em[page == n].numpy(), chance[page == n].numpy()) for n in range(pages)]
+    assert told.tolist() == [size < encoder._config["tiny"] for size in sizes]
+    assert 10 < sum(told.tolist()) < 50
+
+
+def test_an_error_in_a_batch_is_raised_and_the_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    from vsplade.encode.reader_torch import TorchReaderEncoder
+
+    encoder = load_encoder("reader:device=cpu:0")
+    before = threading.active_count()
+    for name in ("pack", "send"):  # in the packer's thread, and in the one that starts the work
+        with monkeypatch.context() as patched:
+            patched.setattr(TorchReaderEncoder, name, lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                list(encoder.encode_pages([page(sheet("harbour", 18, 250, 100))] * 3))
+        assert threading.active_count() == before
+    some = encoder.encode_pages(page(sheet("harbour", 18, 250, 100)) for _ in range(100))
+    assert len(next(some))  # type: ignore[call-overload]
+    some.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
+
+
+def test_any_number_of_pages_is_read_larger_in_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their number differs from batch to batch, and a GPU needs time for each new shape."""
+    from vsplade.encode.reader_torch import TorchReaderEncoder
+
+    encoder = load_encoder("reader:device=cpu:0")
+    assert isinstance(encoder, TorchReaderEncoder)
+    monkeypatch.setattr(TorchReaderEncoder, "reading_edge", 160)
+    words = ["harbour", "mountain", "winter", "garden", "letter", "bridge"]
+    pages = [page(sheet(f"{word} " * 6, 16, 240, 120 + n), word) for n, word in enumerate(words)]
+    shapes: list[tuple[int, ...]] = []
+    trunk = encoder.trunk
+
+    def watched(picture: Any) -> Any:
+        shapes.append(tuple(picture.shape))
+        return trunk(picture)
+
+    monkeypatch.setattr(encoder, "trunk", watched)
+    monkeypatch.setitem(encoder._config, "tiny", 1000.0)  # every page on which anything was read
+    for count in (1, 2, 5):
+        shapes.clear()
+        vectors = list(encoder.encode_pages(pages[:count]))
+        assert [shape[0] for shape in shapes[3:]] == ([4] * -(-count // 4) if count > 1 else [1])
+        assert len(set(shapes[3:])) == 1
+        for word, vector in zip(words, vectors, strict=False):
+            (term,) = encoder.vocabulary.encode(word)
+            assert term in vector.top(3).terms

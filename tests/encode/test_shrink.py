@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
@@ -44,3 +49,30 @@ def test_copies_are_pillows(scale: float, kind: str) -> None:
         # the edge goes on
         assert (made[n, rows:, :columns] == made[n, rows - 1, :columns]).all()
         assert (made[n, :rows, columns:] == made[n, :rows, columns - 1 : columns]).all()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton, which comes with torch")
+def test_kernel_makes_the_same_filter() -> None:
+    """In triton's interpreter, which must be chosen before triton is imported."""
+    script = """
+import torch
+from vsplade.encode import shrink
+from vsplade.encode.on_device import on
+device = torch.device("cpu")
+for kind, tolerance in ((torch.float32, 1e-6), (torch.float16, 1e-3)):
+    like = torch.zeros(1, dtype=kind)
+    whole, small, tiny = [(96, 64), (90, 60), (33, 22)], [(96, 38), (64, 25)], [(128, 20), (100, 16)]
+    for sides in (whole, small, tiny, [(50, 64)], [(64, 64)]):
+        numbers = on(sides, device, torch.float64)
+        made = shrink._filter_by_kernel(sides, numbers, 128, 72, like)
+        expected = shrink._filter_by_torch(sides, numbers, 128, 72, like)
+        torch.testing.assert_close(made, expected, atol=tolerance, rtol=0)
+assert shrink.kernel_works(device)
+from vsplade.encode import reader_kernels
+reader_kernels.lanczos = lambda *_: None
+shrink.kernel_works.cache_clear()
+assert not shrink.kernel_works(device)
+"""
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

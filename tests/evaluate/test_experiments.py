@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vsplade.encode import load_encoder
 from vsplade.encode.text import TextEncoder
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
@@ -25,6 +26,7 @@ from vsplade.evaluate.experiments.behaviour import (
 from vsplade.evaluate.experiments.grounding import (
     gate,
     grounding,
+    only_words,
     union,
     union_analysis,
     weigh_text,
@@ -105,6 +107,30 @@ def test_grounding_by_hand() -> None:
     assert table["half"]["top-50"] == pytest.approx(1 / 50, abs=1e-4)
     gated = gate(views["right"], views["half"])
     assert next(iter(gated)).weights.tolist() == [2.0]
+
+
+def test_grounding_asks_for_words_and_not_for_pairs_of_them() -> None:
+    text = "interest rate of the steam turbine"
+    page = weigh_text(text, load_encoder("reader"))
+    heavy = SparseVector(page.terms, page.weights + (page.terms >= len(Tokenizer.load())))  # pairs first
+    assert len(only_words(heavy)) < len(heavy)
+    table = grounding({"p": text}, {"image": PageVectors.collect([("p", heavy)])})
+    assert table["image"]["top-30"] == pytest.approx(6 / 30, abs=1e-4)
+
+
+def test_texts_have_pairs_as_pages_of_the_reader_do() -> None:
+    reader = load_encoder("reader")
+    page = set(weigh_text("The interest rate of the bank", reader).terms.tolist())
+    apart = set(weigh_text("The rate, of interest to the bank", reader).terms.tolist())
+    asked = set(reader.encode_query("interest rate").terms.tolist())
+    pairs = {term for term in asked if term >= len(Tokenizer.load())}
+    assert len(pairs) == 1
+    assert pairs <= page
+    assert not pairs & apart
+    for encoder in (None, load_encoder("reader:point=efficient")):
+        words = weigh_text("The interest rate of the bank", encoder).terms
+        assert len(words) > 0
+        assert words.max() < len(Tokenizer.load())
 
 
 def test_union_keeps_the_larger_weight() -> None:

@@ -13,7 +13,7 @@ from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.index import Index, IndexWriter
 from vsplade.results.fused import fused_search, text_layer, whole
-from vsplade.types import Page, SparseVector
+from vsplade.types import Page, SparseVector, shown
 
 from .sighted import Sighted, paired
 
@@ -110,6 +110,17 @@ def test_names() -> None:
     assert encoder.fingerprint != PairedEncoder(Sighted(), load_text(k1=0.9)).fingerprint
     with pytest.raises(InputError, match=r"reader\+text"):
         load_encoder("text+text")
+
+
+def test_pairs_of_words_are_shown_as_words_beside_a_text_layer() -> None:
+    encoder = load_encoder("reader+text")
+    (pair,) = (
+        int(term)
+        for term in encoder.encode_query("interest rate").terms
+        if encoder.vocabulary.token(int(term)).startswith("~")
+    )
+    assert shown(encoder.vocabulary, pair) == "interest rate"
+    assert shown(encoder.vocabulary, len(encoder.vocabulary) - 1).startswith("text:")
 
 
 def load_text(**options: float) -> TextEncoder:

@@ -44,6 +44,20 @@ def test_the_rate_rises_holds_and_falls() -> None:
     assert learning_rate(replace(config, warm_up=0.0), 0.0) == 1
 
 
+def test_rounding_begins_towards_the_end(tmp_path: Path, synthesis: Synthesis, tiny: NetworkConfig) -> None:
+    config = replace(SMALL, rounded=0.5)
+    training = Training(tiny, config, tmp_path, CPU, Clock())
+    make = maker(synthesis, config.windows, config.seed)
+    seen = []
+    hook = training.model.trunk.rounded.register_forward_pre_hook(
+        lambda module, _: seen.append((training.spent, module.on))
+    )
+    steps(training, make, 8)
+    hook.remove()
+    assert {on for spent, on in seen if spent < 4} == {False}
+    assert {on for spent, on in seen if spent >= 4} == {True}
+
+
 @pytest.mark.parametrize("wrong", [{"windows": 0}, {"cool_down": 0.0}, {"real_share": 1.5}, {"rate": -1.0}])
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InputError, match=next(iter(wrong))):

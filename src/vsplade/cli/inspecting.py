@@ -90,9 +90,11 @@ def _show(page: Page, encoder: Encoder, top: int, quiet: bool) -> dict[str, obje
 
 def heaviest(vector: SparseVector, encoder: Encoder, top: int) -> list[tuple[str, float]]:
     """The ``top`` heaviest terms by name, heaviest first."""
+    from vsplade.types import shown
+
     kept = vector.top(top)
     pairs = zip(kept.terms.tolist(), kept.weights.tolist(), strict=True)
-    return [(encoder.vocabulary.token(term), weight) for term, weight in sorted(pairs, key=lambda p: -p[1])]
+    return [(shown(encoder.vocabulary, term), weight) for term, weight in sorted(pairs, key=lambda p: -p[1])]
 
 
 def _why_empty(page: Page, encoder: Encoder) -> str:
@@ -114,7 +116,7 @@ def _check_picture(encoder: Encoder, files: list[str]) -> None:
 
 
 def _draw(page: Page, encoder: Encoder, top: int, target: Path, several: bool) -> None:
-    from vsplade.types import PlacingEncoder
+    from vsplade.types import PlacingEncoder, shown
 
     if several:
         raise InputError("--picture draws one page of a file with several: choose it by --page N.")
@@ -123,7 +125,7 @@ def _draw(page: Page, encoder: Encoder, top: int, target: Path, several: bool) -
     vector, boxes = encoder.encode_with_places(page)
     wanted = set(vector.top(top).terms.tolist())
     named = [
-        (encoder.vocabulary.token(term), box)
+        (shown(encoder.vocabulary, term), box)
         for term, box in zip(vector.terms.tolist(), boxes, strict=True)
         if term in wanted
     ]

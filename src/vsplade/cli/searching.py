@@ -223,6 +223,7 @@ def highlight(query: str, matches: Sequence[TermMatch], vocabulary: Vocabulary) 
     Words are what people typed; a word of several pieces shows the sum of its pieces.
     """
     from vsplade.encode.paired import PairedVocabulary
+    from vsplade.encode.reader import ReaderVocabulary
     from vsplade.encode.tokenizer import Tokenizer
 
     # Of an index with text layers, the words are those of its first half.
@@ -232,7 +233,7 @@ def highlight(query: str, matches: Sequence[TermMatch], vocabulary: Vocabulary) 
     shown = []
     for word in query.split():
         # A vocabulary that is not ours splits words in its own way: then only the terms can be shown.
-        pieces = set(words.encode(word)) if isinstance(words, Tokenizer) else set()
+        pieces = set(words.encode(word)) if isinstance(words, Tokenizer | ReaderVocabulary) else set()
         found = [left.pop(term).product for term in pieces if term in left]
         if found:
             shown.append(f"{click.style(word, bold=True, fg='green')} {sum(found):.2f}")

@@ -41,6 +41,11 @@ FARTHER = 0.2
 """... and so many em more, because the middle is not exact: in short words that is much."""
 
 
+def width_of(letters: str) -> float:
+    """Of a word, in em."""
+    return sum(ADVANCE.get(letter, DIGIT) for letter in letters) * WIDER
+
+
 def box_on_ink(
     grey: NDArray[np.uint8], letters: str, middle: NDArray[Any], pixel: NDArray[Any], em: float
 ) -> Box:
@@ -49,7 +54,7 @@ def box_on_ink(
     x, y = float(middle[0]) * width, float(middle[1]) * height
     zoom = float(pixel[0]) * width
     em = min(max(em, TYPE[0]), TYPE[1]) * zoom
-    half = sum(ADVANCE.get(letter, DIGIT) for letter in letters) * em * WIDER / 2
+    half = width_of(letters) * em / 2
     y = _line(grey, (x - half, x + half), y, em, SLACK * zoom)
     left, right = _ends(grey, x, y, em, half)
     sides = (left / width, (y - ABOVE * em) / height, right / width, (y + BELOW * em) / height)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.text import TextEncoder
-from vsplade.types import Encoder, Page, SparseVector, TableEncoder, TermStatistics, Vocabulary
+from vsplade.types import Encoder, Page, SparseVector, TableEncoder, TermStatistics, Vocabulary, shown
 
 
 class PairedVocabulary:
@@ -37,6 +37,9 @@ class PairedVocabulary:
     def token(self, term: int) -> str:
         split = len(self.first)
         return self.first.token(term) if term < split else self.MARK + self._text.token(term - split)
+
+    def shown(self, term: int) -> str:
+        return shown(self.first, term) if term < len(self.first) else self.token(term)
 
 
 class PairedEncoder:

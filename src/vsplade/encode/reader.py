@@ -14,7 +14,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from vsplade.encode.boxes import box_on_ink
 from vsplade.encode.ink import BLOCK, rectangles
+from vsplade.encode.neighbours import PAIRS, Neighbours
 from vsplade.encode.tokenizer import Tokenizer, letters_of
 from vsplade.encode.weighting import PageWeighting, damped
 from vsplade.errors import InputError
@@ -40,7 +41,7 @@ HEAD_ROWS = 128
 LEAST_READ = 3.0
 """Words, at least, by which the size of a page's type is judged."""
 _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
-_READING = ("points", "scales", "floor", "zoom", "tiny", "large")
+_READING = ("points", "scales", "floor", "zoom", "tiny", "large", "doubt", "pairs")
 _FILES = ("trunk.onnx", "head.onnx", "size.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
 
 
@@ -106,6 +107,29 @@ def fold(picture: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(blocks).reshape(1, FOLD * FOLD, height // FOLD, width // FOLD)
 
 
+class ReaderVocabulary:
+    """The tokenizer's terms, and behind them the numbers of pairs."""
+
+    def __init__(self, tokenizer: Tokenizer, neighbours: Neighbours) -> None:
+        self._tokenizer, self._neighbours = tokenizer, neighbours
+
+    def __len__(self) -> int:
+        return len(self._tokenizer) + PAIRS
+
+    def token(self, term: int) -> str:
+        words = len(self._tokenizer)
+        return self._tokenizer.token(term) if term < words else f"~{term - words}"
+
+    def encode(self, text: str) -> list[int]:
+        """The single words, as the tokenizer has them."""
+        return self._tokenizer.encode(text)
+
+    def shown(self, term: int) -> str:
+        """The token, or for a pair its words, where they are known."""
+        number = term - len(self._tokenizer)
+        return (self._neighbours.shown(number) if number >= 0 else None) or self.token(term)
+
+
 class ReaderEncoder:
     reads_grey = True
 
@@ -147,9 +171,13 @@ class ReaderEncoder:
         digest.update(json.dumps([rest, self.options.point, self.reading_edge], sort_keys=True).encode())
         return f"reader-{digest.hexdigest()}"
 
-    @property
+    @cached_property
     def vocabulary(self) -> Vocabulary:
-        return self._tokenizer
+        return ReaderVocabulary(self._tokenizer, self._neighbours)
+
+    @cached_property
+    def _neighbours(self) -> Neighbours:
+        return Neighbours(self._tokenizer, self._importance >= self._config["lightest"])
 
     @property
     def reading_edge(self) -> int:
@@ -180,8 +208,12 @@ class ReaderEncoder:
 
     @cached_property
     def term_values(self) -> NDArray[np.float32]:
-        """A little more for terms that weigh more in queries; the certainty in page weights is undone."""
-        return damped(self._importance) / self._certainty
+        """A little more for terms that weigh more in queries; the factors in page weights are undone."""
+        pairs = self._config["pairs"]
+        weights = np.concatenate([self._importance, np.full(PAIRS, pairs["weight"], np.float32)])
+        factors = np.concatenate([self._certainty, np.full(PAIRS, pairs["share"], np.float32)])
+        values: NDArray[np.float32] = damped(weights) / factors
+        return values
 
     @cached_property
     def _worth(self) -> NDArray[np.float32]:
@@ -218,7 +250,8 @@ class ReaderEncoder:
         """
         table = self._importance
         weights: dict[int, float] = {}
-        terms = set(self._tokenizer.encode(text))
+        text_terms = self._tokenizer.encode(text)
+        terms = set(text_terms)
         for term in terms:
             first, last = np.searchsorted(self._related[:, 0], (term, term + 1))
             for other in self._related[first:last, 1].tolist():
@@ -227,7 +260,10 @@ class ReaderEncoder:
         weights |= {term: float(table[term]) for term in terms}
         heavy = {term: weight for term, weight in weights.items() if weight >= self._config["lightest"]}
         kept = heavy or weights
-        return SparseVector.from_dict({term: kept[term] / float(self._certainty[term]) for term in kept})
+        words = {term: kept[term] / float(self._certainty[term]) for term in kept}
+        pairs = self._config["pairs"]
+        behind = (len(self._tokenizer) + number for number in self._neighbours.in_text(text_terms))
+        return SparseVector.from_dict(words | dict.fromkeys(behind, pairs["weight"] / pairs["share"]))
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         """As many pages at a time as there are threads; the next ones wait to be asked for."""
@@ -252,7 +288,23 @@ class ReaderEncoder:
         order = np.argsort(value, axis=None, kind="stable")
         strongest[cells.term.ravel()[order]] = order // cells.term.shape[1]  # the last write, the best, stays
         grey = np.asarray(self._page(page.image.convert("L")))
-        return vector, [self._box(cells, int(strongest[term]), int(term), grey) for term in vector.terms]
+        words = vector.terms[vector.terms < len(self._tokenizer)]
+        boxes = [self._box(cells, int(strongest[term]), int(term), grey) for term in words]
+        pairs = vector.terms[len(words) :].astype(np.int64) - len(self._tokenizer)
+        return vector, boxes + self._pair_boxes(cells, pairs, grey)
+
+    def _pair_boxes(self, cells: Cells, numbers: NDArray[np.int64], grey: NDArray[np.uint8]) -> list[Box]:
+        """Around both words of each pair, where it is likeliest."""
+        pairs = self._neighbours.on_page(cells)
+        order = np.argsort(pairs.chance, kind="stable")
+        best = np.zeros(PAIRS, np.int64)
+        best[pairs.number[order]] = order
+
+        def around(row: int) -> Box:
+            return self._box(cells, row, int(cells.term[row, 0]), grey)
+
+        ends = ((around(int(pairs.left[n])), around(int(pairs.right[n]))) for n in best[numbers])
+        return [a.around(b) for a, b in ends]
 
     def _box(self, cells: Cells, row: int, term: int, grey: NDArray[np.uint8]) -> Box:
         letters = letters_of(self._tokenizer.token(term))
@@ -324,15 +376,42 @@ class ReaderEncoder:
         pixel = np.concatenate([words.pixel for words in copies])
         middle = np.concatenate([(words.place + CELL / 2) * words.pixel for words in copies])
         chance = np.concatenate([words.chance for words in copies])
-        probability = np.concatenate(probabilities) * chance[:, None]
+        probability = np.concatenate(probabilities) * chance[:, None] ** self._config["doubt"]
         columns = (probability, np.concatenate(terms), np.concatenate(ems))
         return Cells(middle.astype(np.float32), pixel, *columns)
 
     def _pool(self, cells: Cells) -> SparseVector:
         count = np.bincount(cells.term.ravel(), cells.probability.ravel(), len(self._tokenizer))
         terms = np.flatnonzero(count * self._worth > self._point["least"])
-        return self.weigh(terms.astype(np.uint32), count[terms], float(count.sum()))
+        length = float(count.sum())
+        words = self.weigh(terms.astype(np.uint32), count[terms], length)
+        return self._with_pairs(words, cells, length)
+
+    def _with_pairs(self, words: SparseVector, cells: Cells, length: float) -> SparseVector:
+        """A page's vector with its neighbours, where the point has them."""
+        if "pair" not in self._point:
+            return words
+        return self._add_pairs(words, *self._neighbours.on_page(cells).counts(), length)
+
+    def _add_pairs(
+        self, words: SparseVector, numbers: NDArray[np.int64], counts: NDArray[Any], length: float
+    ) -> SparseVector:
+        settings = self._config["pairs"]
+        kept = counts > self._point["pair"]
+        rule = replace(self._weighting, saturation=settings["saturation"])
+        weights = rule.weigh(counts[kept], length) * np.float32(settings["share"])
+        terms = (numbers[kept] + len(self._tokenizer)).astype(np.uint32)
+        return SparseVector(np.concatenate([words.terms, terms]), np.concatenate([words.weights, weights]))
 
     def weigh(self, terms: NDArray[np.uint32], counts: NDArray[Any], length: float) -> SparseVector:
         """Expected counts to weights, on a page that holds ``length`` pieces in all."""
         return SparseVector(terms, self._weighting.weigh(counts, length) * self._certainty[terms])
+
+    def weigh_text(self, text: str) -> SparseVector:
+        """A page of which every word was read without error, as one long line; no term is too light."""
+        terms = self._tokenizer.encode(text)
+        distinct, counts = np.unique(np.array(terms, np.uint32), return_counts=True)
+        words = self.weigh(distinct, counts, float(len(terms)))
+        if "pair" not in self._point:
+            return words
+        return self._add_pairs(words, *self._neighbours.counted(terms), float(len(terms)))

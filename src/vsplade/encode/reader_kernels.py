@@ -1,4 +1,4 @@
-"""The reader's own GPU kernel, in Triton; imported only where there is a GPU."""
+"""The reader's own GPU kernels, in Triton; imported only where there is a GPU."""
 
 from __future__ import annotations
 
@@ -79,3 +79,46 @@ def best_terms(logits: Tensor, best: int) -> tuple[Tensor, Tensor]:
             num_warps=4,
         )
     return values, numbers
+
+
+@triton.jit
+def _sinc(x):
+    angle = x * 3.141592653589793
+    return tl.where(x == 0.0, 1.0, tl.sin(angle) / tl.where(x == 0.0, 1.0, angle))
+
+
+@triton.jit
+def _lanczos_row(numbers, weights, outputs, inputs, TAPS: tl.constexpr):
+    """The weights of one output of one page: ``shrink._filter_by_torch`` line by line.
+
+    Places are in double precision, as there and in Pillow: half a pixel decides what an output takes in.
+    """
+    row = tl.program_id(0)
+    page = row // outputs
+    size = tl.load(numbers + 2 * page)
+    target = tl.load(numbers + 2 * page + 1)
+    factor = tl.maximum(tl.floor(size / target / 2.0), 1.0)
+    cells = tl.ceil(size / factor)
+    ratio = size / factor / target
+    stretch = tl.maximum(ratio, 1.0)
+    index = tl.minimum((row % outputs).to(tl.float64), target - 1.0)
+    middle = (index + 0.5) * ratio
+    first = tl.maximum(tl.floor(middle - 3.0 * stretch + 0.5), 0.0)
+    last = tl.minimum(tl.floor(middle + 3.0 * stretch + 0.5), cells)
+    place = first * factor + tl.arange(0, TAPS).to(tl.float64)
+    cell = tl.floor(place / factor)
+    count = tl.maximum(tl.minimum(size - cell * factor, factor), 1.0)
+    x = ((cell + 0.5 - middle) / stretch).to(tl.float32)
+    inside = (cell < last) & (place < size) & (tl.abs(x) < 3.0)
+    weight = tl.where(inside, _sinc(x) * _sinc(x / 3.0), 0.0) / count.to(tl.float32)
+    weight = weight / tl.sum(weight, 0)
+    start = row.to(tl.int64) * inputs
+    tl.store(weights + start + place.to(tl.int64), weight.to(weights.dtype.element_ty), mask=inside)
+
+
+def lanczos(numbers: Tensor, weights: Tensor, taps: int) -> None:
+    """Into ``weights`` (n, outputs, inputs), zero before; ``numbers`` (n, 2) are the old and new lengths."""
+    pages, outputs, inputs = weights.shape
+    _lanczos_row[(pages * outputs,)](
+        numbers.contiguous(), weights, outputs, inputs, triton.next_power_of_2(taps), num_warps=1
+    )

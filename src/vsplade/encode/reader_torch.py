@@ -1,8 +1,11 @@
 """The reader on a GPU: the same 8-bit weights, unpacked into torch, whole pages in batches.
 
 A page crosses to the GPU once, as grey bytes, in one transfer a batch from pinned memory; its smaller copies
-are made there, and only terms and weights come back. Two batches are under way at a time, each on a stream of
-its own: while one waits for its bytes or for the number of its words, the other computes.
+are made there, and only terms and weights come back. A few batches are under way at a time, each on a stream
+of its own: while one waits for its bytes or for the number of its words, another computes (``turns``).
+
+What costs here is the number of calls and of waits, more than the arithmetic. So the device is asked for
+numbers three times a batch (a fourth time where there is tiny type), never by ``nonzero`` or a mask.
 
 Activations are not rounded to 8 bits here and blank paper is read too, so vectors differ from onnxruntime's
 by a little (docs/model-card.md says how much); the fingerprint is the same, and an index may be filled by
@@ -12,12 +15,9 @@ both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from functools import cache
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,10 +27,13 @@ from torch import Tensor
 from vsplade.encode.batching import SIDE, PageQueue
 from vsplade.encode.fused import can_fuse, fuse
 from vsplade.encode.ink import BLOCK
+from vsplade.encode.neighbours import CANDIDATES
 from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features, fold_norms
+from vsplade.encode.on_device import fetch, kernels, on, rows_of
 from vsplade.encode.onnx_weights import unpacked
-from vsplade.encode.reader import Cells, ReaderEncoder, ReaderOptions, type_size
+from vsplade.encode.reader import LEAST_READ, Cells, ReaderEncoder, ReaderOptions
 from vsplade.encode.shrink import shrink
+from vsplade.encode.turns import HOST_ONLY, Steps, Turns, finish
 from vsplade.errors import InputError
 from vsplade.pages import grey_levels
 from vsplade.pages.resize import fit_size
@@ -44,8 +47,13 @@ BATCH, SMALL_BATCH = 32, 8
 with less than ``LARGE_GPU`` bytes of memory.
 """
 LARGE_GPU = 20 << 30
-LANES = 2
-"""Batches under way at a time."""
+LANES = 3
+"""Batches under way at a time. Each takes about 3 GB of the GPU's memory where a batch is 32 pages."""
+LARGER_PAGES = 4
+"""Pages with tiny type that are read again at a time. Always as many, because their number differs from batch
+to batch, and cuDNN would prepare for each."""
+PACKERS = 2
+"""Threads that put the bytes of pages into pinned memory."""
 HEAD_CELLS = 8192
 GROUPS = 512
 """Terms of which only the best is looked at first: the best few of all are among the best few groups."""
@@ -70,8 +78,8 @@ def load_network(folder: Path, config: dict[str, Any]) -> Reader:
 
 def best_terms(logits: Tensor, best: int) -> tuple[Tensor, Tensor]:
     """Probabilities and terms of the ``best`` likeliest of each row: an exact top-k that sorts little."""
-    if logits.is_cuda and _kernels() is not None and _kernels().fits(logits.shape[1], best):
-        return _kernels().best_terms(logits, best)
+    if logits.is_cuda and kernels() is not None and kernels().fits(logits.shape[1], best):
+        return kernels().best_terms(logits, best)
     chance = torch.softmax(logits, 1)
     rows, terms = chance.shape
     if terms % GROUPS:
@@ -83,24 +91,24 @@ def best_terms(logits: Tensor, best: int) -> tuple[Tensor, Tensor]:
     return values, place // best * GROUPS + chosen.gather(1, place % best)
 
 
-@cache
-def _kernels() -> Any:
-    """Triton comes with torch for CUDA, but not on every system."""
-    try:
-        from vsplade.encode import reader_kernels
-    except ImportError:
-        return None
-    return reader_kernels
+@dataclass
+class Packed:
+    """Grey pages in main memory, end to end, and where each begins."""
+
+    levels: Tensor
+    start: list[int]
+    sizes: list[tuple[int, int]]
+    """(height, width); those beyond ``pages`` only fill the batch up."""
+    pages: int
 
 
 @dataclass
 class Batch:
-    """Grey pages on the device, end to end, and where each begins."""
+    """The same on the device."""
 
     levels: Tensor
     start: Tensor
     sizes: list[tuple[int, int]]
-    """(height, width); those beyond ``pages`` only fill the batch up."""
     pages: int
 
     def picture(self, side: int) -> Tensor:
@@ -127,9 +135,7 @@ class Found:
     """What the head sees there."""
     em: Tensor
 
-    def only(self, which: Tensor) -> Found:
-        """By a mask: turned into rows once, since each use of a mask would wait for the device."""
-        rows = which.nonzero()[:, 0]
+    def only(self, rows: Tensor) -> Found:
         return Found(*(getattr(self, field.name).index_select(0, rows) for field in fields(self)))
 
     @staticmethod
@@ -140,12 +146,6 @@ class Found:
 def padded(sizes: Sequence[tuple[int, int]], side: int) -> tuple[int, int]:
     height, width = (max(size[axis] for size in sizes) for axis in (0, 1))
     return height + -height % side, width + -width % side
-
-
-def on(numbers: Sequence[Any], device: torch.device, kind: Any) -> Tensor:
-    """A small tensor, without waiting for the device."""
-    plain = torch.tensor(numbers, dtype=kind)
-    return plain.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else plain.to(device)
 
 
 class TorchReaderEncoder(ReaderEncoder):
@@ -167,70 +167,68 @@ class TorchReaderEncoder(ReaderEncoder):
             fuse(self.network.trunk) if cuda and can_fuse() else self.network.trunk
         )
         self._worth_here = torch.from_numpy(self._worth).to(self.device)
-        self._idle: SimpleQueue[Any] = SimpleQueue()
-        """Streams; a few that stay, because memory freed on one is of no use to another."""
-        for _ in range(LANES):
-            self._idle.put(torch.cuda.Stream(self.device) if cuda else None)
+        self._streams = [torch.cuda.Stream(self.device) if cuda else None for _ in range(LANES)]
+
+    def turns(self) -> Turns[list[SparseVector]]:
+        return Turns(self._streams)
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
-        lanes = ThreadPoolExecutor(LANES, thread_name_prefix="reader-gpu")
-        queue = PageQueue(lambda images: lanes.submit(self.encode_batch, images), self.batch)
+        turns, packers = self.turns(), ThreadPoolExecutor(PACKERS, thread_name_prefix="reader-pack")
+
+        def pack(images: list[Image.Image], answer: Future[list[SparseVector]]) -> None:
+            try:
+                packed = self.pack(images)
+                images.clear()  # the renderer may write over them now
+                turns.put(self._encode(packed), answer)
+            except Exception as error:  # whoever asks for the answer raises it
+                answer.set_exception(error)
+
+        def submit(images: list[Image.Image]) -> Future[list[SparseVector]]:
+            answer: Future[list[SparseVector]] = Future()
+            packers.submit(pack, images, answer)
+            return answer
+
+        queue = PageQueue(submit, self.batch)
         try:
             for page in pages:
                 queue.add(page.image)
                 yield from queue.ready()
             yield from queue.rest()
         finally:
-            lanes.shutdown(wait=True, cancel_futures=True)
+            turns.give_up()
+            packers.shutdown(wait=True, cancel_futures=True)
+            turns.close()
 
-    def encode_batch(self, images: Sequence[Image.Image]) -> list[SparseVector]:
-        with torch.inference_mode(), self._stream():
-            return self.vectors(self.upload(images))
+    def _encode(self, packed: Packed) -> Steps[list[SparseVector]]:
+        batch = self.send(packed)
+        del packed  # its pinned memory is for the next batch
+        return (yield from self.vectors(batch))
 
+    @torch.inference_mode()
     def read(self, image: Image.Image) -> Cells:
-        with torch.inference_mode(), self._stream():
-            found = self.find(self.upload([image]))
-            probability, term = self.name_words(found)
-            columns = (found.middle, found.pixel, probability, term.int(), found.em)
-            return Cells(*(column.cpu().numpy() for column in columns))
+        found = finish(self.find(self.send(self.pack([image]))))
+        probability, term = self.name_words(found)
+        columns = (found.middle, found.pixel, probability, term.int(), found.em)
+        return Cells(*(column.cpu().numpy() for column in columns))
 
-    @contextmanager
-    def _stream(self) -> Iterator[None]:
-        """A stream for this thread alone, so that the batches of two threads overlap."""
-        stream = self._idle.get()
-        try:
-            with torch.cuda.stream(stream) if stream is not None else nullcontext():
-                yield
-        finally:
-            self._idle.put(stream)
-
-    def _wait(self) -> None:
-        """Until the device has done what it was given; asleep, where torch would keep a processor busy."""
-        if self.device.type == "cuda":
-            done = torch.cuda.Event(blocking=True)
-            done.record()
-            done.synchronize()
-
-    def upload(self, images: Sequence[Image.Image]) -> Batch:
-        """The grey bytes of the pages, one after the other, in one transfer."""
+    def pack(self, images: Sequence[Image.Image]) -> Packed:
+        """The grey bytes of the pages, one after the other; torch keeps pinned memory and gives it again."""
         pages = [grey_levels(image) for image in images]
-        sizes = [page.shape for page in pages]
         ends = np.cumsum([page.size for page in pages])
-        cuda = self.device.type == "cuda"
-        levels = torch.empty(int(ends[-1]), dtype=torch.uint8, pin_memory=cuda)
+        levels = torch.empty(int(ends[-1]), dtype=torch.uint8, pin_memory=self.device.type == "cuda")
         target = levels.numpy()
         for page, end in zip(pages, ends, strict=True):
             target[end - page.size : end].reshape(page.shape)[:] = page
-        start = [0, *ends[:-1].tolist()]
         spare = next(size for size in (1, 8, self.batch, len(pages)) if size >= len(pages)) - len(pages)
-        return Batch(
-            levels.to(self.device, non_blocking=True),
-            on(start + [0] * spare, self.device, torch.int32),
-            [(height, width) for height, width in sizes] + [(1, 1)] * spare,
-            len(pages),
-        )
+        start = [0, *ends[:-1].tolist()] + [0] * spare
+        sizes = [(page.shape[0], page.shape[1]) for page in pages] + [(1, 1)] * spare
+        return Packed(levels, start, sizes, len(pages))
 
-    def find(self, batch: Batch) -> Found:
+    def send(self, packed: Packed) -> Batch:
+        levels = packed.levels.to(self.device, non_blocking=True)
+        return Batch(levels, on(packed.start, self.device, torch.int32), packed.sizes, packed.pages)
+
+    def find(self, batch: Batch) -> Steps[Found]:
         """Every word cell of the pages, over all the sizes they are read at."""
         whole = batch.picture(SIDE).to(self.kind)
         sizes = [_reading_size(size, self.reading_edge) for size in batch.sizes]
@@ -240,44 +238,70 @@ class TorchReaderEncoder(ReaderEncoder):
             small = [_copy_size(size, scale) for size in sizes]
             room = (round(page.shape[1] * scale), round(page.shape[2] * scale))
             copies.append((shrink(page, sizes, small, *padded([*small, room], SIDE // 4)), small))
-        on_page, *on_copies = self._look(copies)
-        tiny = self._with_tiny_type(on_page, batch.pages)
-        if tiny:
-            chosen = on(tiny, whole.device, torch.int64)
-            old = [batch.sizes[number] for number in tiny]
-            sizes = [_reading_size(size, self.longest_edge) for size in old]
-            (larger,) = self._look([(shrink(whole[chosen], old, sizes, *padded(sizes, SIDE)), sizes)])
-            larger.page = chosen[larger.page]
-            on_page = Found.join([larger, on_page.only(~torch.isin(on_page.page, chosen))])
-        large = [found.only(found.em >= self._config["large"]) for found in on_copies]
-        return Found.join([on_page, *large])
+        found, counts = yield from self._look(copies)
+        on_page = counts[0]
+        tiny = self._with_tiny_type(found, on_page, len(batch.sizes))
+        wanted = [~tiny[found.page[:on_page]], found.em[on_page:] >= self._config["large"]]
+        keep = torch.cat(wanted)
+        ((*flags, kept),) = yield from fetch(torch.cat([tiny, keep.sum()[None]]))
+        found = found.only(rows_of(keep, int(kept)))
+        again = [n for n in range(batch.pages) if flags[n]]
+        if again:
+            found = Found.join([(yield from self._read_larger(batch, whole, again)), found])
+        return found
 
-    def _with_tiny_type(self, found: Found, pages: int) -> list[int]:
-        """Pages of which half of the type is too small."""
-        page, em, chance = (column.cpu().numpy() for column in (found.page, found.em, found.chance))
-        return [n for n in range(pages) if type_size(em[page == n], chance[page == n]) < self._config["tiny"]]
+    def _read_larger(self, batch: Batch, whole: Tensor, numbers: list[int]) -> Steps[Found]:
+        """Some pages of the batch at the larger size: a few at a time, so that there are few shapes."""
+        larger = [_reading_size(size, self.longest_edge) for size in batch.sizes]
+        room, copies, chosen = padded(larger, SIDE), [], []
+        together = min(LARGER_PAGES, len(batch.sizes))
+        for some in (numbers[at : at + together] for at in range(0, len(numbers), together)):
+            spare = together - len(some)
+            these = on(some + some[:1] * spare, self.device, torch.int64)
+            old, new = ([sizes[n] for n in some] + [(1, 1)] * spare for sizes in (batch.sizes, larger))
+            copies.append((shrink(whole[these], old, new, *room), new))
+            chosen.append(these)
+        found, counts = yield from self._look(copies)
+        found.page = torch.cat(
+            [some[page] for some, page in zip(chosen, found.page.split(counts), strict=True)]
+        )
+        return found
 
-    def _look(self, copies: Sequence[tuple[Tensor, list[tuple[int, int]]]]) -> list[Found]:
-        """The word cells of each copy of the pages."""
-        seen = []
-        for picture, sizes in copies:
+    def _with_tiny_type(self, found: Found, on_page: int, pages: int) -> Tensor:
+        """Which pages have a ``type_size`` below ``tiny``: half of what was read is smaller than that."""
+        page, chance = found.page[:on_page], found.chance[:on_page]
+        small = chance * (found.em[:on_page] < self._config["tiny"])
+        sums = torch.zeros(2, pages, device=page.device)
+        sums.index_add_(1, page, torch.stack([chance, small]))
+        return (sums[0] >= LEAST_READ) & (sums[1] >= sums[0] / 2)
+
+    def _look(self, copies: Sequence[tuple[Tensor, list[tuple[int, int]]]]) -> Steps[tuple[Found, list[int]]]:
+        """The word cells of all copies of the pages, one copy after the other, and how many each has."""
+        device, seen = self.device, []
+        all_sizes = on([sizes for _, sizes in copies], device, torch.int64)
+        for (picture, _), size in zip(copies, all_sizes, strict=True):
             word, fine, coarse, _ = self.trunk((255 - picture)[:, None] / 255)
-            size = on(sizes, word.device, torch.int64)
-            rows = torch.arange(word.shape[1], device=word.device) * CELL + CELL // 2
-            columns = torch.arange(word.shape[2], device=word.device) * CELL + CELL // 2
+            rows = torch.arange(word.shape[1], device=device) * CELL + CELL // 2
+            columns = torch.arange(word.shape[2], device=device) * CELL + CELL // 2
             # what lies beyond a page repeats its edge
             inside = (rows < size[:, :1])[:, :, None] & (columns < size[:, 1:])[:, None, :]
-            seen.append(((word > self._config["floor"]) & inside, word, fine, coarse, 1 / size.flip(1)))
-        self._wait()
-        found = []
-        for mask, word, fine, coarse, pixels in seen:
-            page, row, column = mask.nonzero(as_tuple=True)
-            middle = (torch.stack([column, row], 1) * CELL + CELL / 2) * pixels[page]
-            chance = torch.sigmoid(word[page, row, column].float())
-            looked = self.network.head.look(cell_features(fine, coarse, page, row, column))
-            em = torch.exp2(self.network.size(looked)[:, 0].float())
-            found.append(Found(page, middle, pixels[page], chance, looked, em))
-        return found
+            mask = ((word > self._config["floor"]) & inside).reshape(-1)
+            seen.append((mask, word, fine, coarse, 1 / size.flip(1)))
+        (counts,) = yield from fetch(torch.stack([mask.sum() for mask, *_ in seen]))
+        parts = []
+        for (mask, word, fine, coarse, pixels), count in zip(seen, counts.tolist(), strict=True):
+            place = rows_of(mask, count)
+            height, width = word.shape[1:]
+            page, row, column = place // (height * width), place // width % height, place % width
+            pixel = pixels[page]
+            middle = (torch.stack([column, row], 1) * CELL + CELL / 2) * pixel
+            parts.append(
+                (page, middle, pixel, word.reshape(-1)[place], cell_features(fine, coarse, page, row, column))
+            )
+        page, middle, pixel, word, features = (torch.cat(column) for column in zip(*parts, strict=True))
+        looked = self.network.head.look(features)
+        em = torch.exp2(self.network.size(looked)[:, 0].float())
+        return Found(page, middle, pixel, torch.sigmoid(word.float()), looked, em), counts.tolist()
 
     def name_words(self, found: Found) -> tuple[Tensor, Tensor]:
         """Probabilities and terms of the best few of each cell."""
@@ -286,23 +310,31 @@ class TorchReaderEncoder(ReaderEncoder):
             for part in found.looked.split(HEAD_CELLS)
         ]
         probability, term = (torch.cat(column) for column in zip(*named, strict=True))
-        return probability.float() * found.chance[:, None], term
+        return probability.float() * found.chance[:, None] ** self._config["doubt"], term
 
-    def vectors(self, batch: Batch) -> list[SparseVector]:
+    def vectors(self, batch: Batch) -> Steps[list[SparseVector]]:
         """As ``ReaderEncoder._pool``: the counts of all pages at once, on the device."""
-        found, terms = self.find(batch), len(self._tokenizer)
+        found = yield from self.find(batch)
+        terms = len(self._tokenizer)
         probability, term = self.name_words(found)
         counts = torch.zeros(len(batch.sizes) * terms, device=self.device)
         counts.scatter_add_(0, (found.page[:, None] * terms + term).view(-1), probability.view(-1))
         counts = counts.view(-1, terms)[: batch.pages]
         kept = counts * self._worth_here > self._point["least"]
-        self._wait()
-        row, column = kept.nonzero(as_tuple=True)
-        values, column = counts[row, column].cpu().numpy(), column.int().cpu().numpy().astype(np.uint32)
-        ends = np.cumsum(kept.sum(1).cpu().numpy())[:-1]
-        lengths = counts.sum(1).cpu().numpy().tolist()
-        parts = zip(np.split(column, ends), np.split(values, ends), lengths, strict=True)
-        return [self.weigh(*part) for part in parts]
+        places = rows_of(kept.view(-1), min(kept.numel(), term.numel()))  # room for every term that was read
+        best = (probability[:, :CANDIDATES], term[:, :CANDIDATES].int())  # neighbours are found on the host
+        values, numbers, each, lengths, page, *cells = yield from fetch(
+            counts.view(-1)[places], (places % terms).int(), kept.sum(1), counts.sum(1),
+            found.page, found.middle, found.pixel, *best, found.em,
+        )  # fmt: skip
+        yield HOST_ONLY
+        ends = np.cumsum(each)
+        columns = (np.split(column[: ends[-1]], ends[:-1]) for column in (numbers.astype(np.uint32), values))
+        words = [self.weigh(*part) for part in zip(*columns, lengths.tolist(), strict=True)]
+        return [
+            self._with_pairs(vector, Cells(*(column[page == number] for column in cells)), float(length))
+            for number, (vector, length) in enumerate(zip(words, lengths, strict=True))
+        ]
 
 
 def _reading_size(size: tuple[int, int], edge: int) -> tuple[int, int]:

@@ -9,10 +9,14 @@ tests say how nearly).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
+
+from vsplade.encode.on_device import kernels, on
 
 _LOBES = 3.0
 _GAP = 2.0
@@ -20,27 +24,64 @@ _GAP = 2.0
 
 Sizes = Sequence[tuple[int, int]]
 """(height, width) of each page."""
+Sides = list[tuple[int, int]]
+"""Old and new length of one side of each page."""
 
 
 def shrink(pages: Tensor, old: Sizes, new: Sizes, height: int, width: int) -> Tensor:
     """Grey levels (n, H, W) of pages with the sizes ``old`` as (n, height, width) with the sizes ``new``, the
     last row and column repeated to the end.
     """
-    across = _filter([s[1] for s in old], [s[1] for s in new], pages.shape[2], width, pages)
+    sides = [[(a[axis], b[axis]) for a, b in zip(old, new, strict=True)] for axis in (1, 0)]
+    numbers = on(sides, pages.device, torch.float64)
+    across = _filter(sides[0], numbers[0], pages.shape[2], width, pages)
     narrow = torch.bmm(pages, across.transpose(1, 2)).round_().clamp_(0, 255)
-    down = _filter([s[0] for s in old], [s[0] for s in new], pages.shape[1], height, pages)
+    down = _filter(sides[1], numbers[1], pages.shape[1], height, pages)
     return torch.bmm(down, narrow).round_().clamp_(0, 255)
 
 
-def _filter(old: list[int], new: list[int], inputs: int, outputs: int, like: Tensor) -> Tensor:
-    """(n, outputs, inputs) weights of Pillow's Lanczos filter; rows add up to one."""
-    if len(set(zip(old, new, strict=True))) == 1 < len(old):
-        return _filter(old[:1], new[:1], inputs, outputs, like).expand(len(old), -1, -1)
-    taps, device = _most_taps(old, new), like.device
-    numbers = torch.tensor([old, new], dtype=torch.float64)
-    if device.type == "cuda":
-        numbers = numbers.pin_memory()
-    size, target = numbers.to(device, non_blocking=True)[:, :, None]  # (n, 1)
+def _filter(sides: Sides, numbers: Tensor, inputs: int, outputs: int, like: Tensor) -> Tensor:
+    """(n, outputs, inputs) weights of Pillow's Lanczos filter; rows add up to one.
+
+    ``numbers`` are the sides on the device.
+    """
+    if len(set(sides)) == 1 < len(sides):
+        return _filter(sides[:1], numbers[:1], inputs, outputs, like).expand(len(sides), -1, -1)
+    if like.is_cuda and kernel_works(like.device):
+        return _filter_by_kernel(sides, numbers, inputs, outputs, like)
+    return _filter_by_torch(sides, numbers, inputs, outputs, like)
+
+
+def _filter_by_kernel(sides: Sides, numbers: Tensor, inputs: int, outputs: int, like: Tensor) -> Tensor:
+    """The same in one call: torch takes fifty for it, and those of a batch took longer than its pages."""
+    dense = torch.zeros(len(sides), outputs, inputs, dtype=like.dtype, device=like.device)
+    kernels().lanczos(numbers, dense, _most_taps(sides))
+    return dense
+
+
+@cache
+def kernel_works(device: torch.device) -> bool:
+    """Whether the kernel does here what torch does: pages must be read also where Triton cannot be used."""
+    if kernels() is None:
+        return False
+    sides = [(96, 64), (96, 40), (90, 11), (31, 40)]
+    like, numbers = torch.zeros(1, dtype=torch.float16, device=device), on(sides, device, torch.float64)
+    try:
+        made, expected = (
+            work(sides, numbers, 128, 72, like) for work in (_filter_by_kernel, _filter_by_torch)
+        )
+        same = bool((made.float() - expected.float()).abs().max() < 2e-3)
+    except Exception as error:  # Triton's compiler has many
+        warnings.warn(f"Triton cannot be used here, reading is slower: {error}", stacklevel=2)
+        return False
+    if not same:
+        warnings.warn("Triton's results are not torch's here; reading is slower without it.", stacklevel=2)
+    return same
+
+
+def _filter_by_torch(sides: Sides, numbers: Tensor, inputs: int, outputs: int, like: Tensor) -> Tensor:
+    taps, device = _most_taps(sides), like.device
+    size, target = numbers[:, :1], numbers[:, 1:]
     factor = (size / target / _GAP).floor().clamp(min=1)
     cells = (size / factor).ceil()
     ratio = size / factor / target  # of the reduced axis to the new one
@@ -57,15 +98,15 @@ def _filter(old: list[int], new: list[int], inputs: int, outputs: int, like: Ten
     weights = torch.where(inside, torch.sinc(x) * torch.sinc(x / _LOBES), 0.0) / count.float()
     weights = weights / weights.sum(2, keepdim=True)
     # room for the taps beyond the end, all zero, so that each has a place of its own
-    dense = torch.zeros(len(old), outputs, inputs + taps, dtype=like.dtype, device=device)
+    dense = torch.zeros(len(sides), outputs, inputs + taps, dtype=like.dtype, device=device)
     dense.scatter_(2, place.long(), weights.to(like.dtype))
     return dense[:, :, :inputs]
 
 
-def _most_taps(old: list[int], new: list[int]) -> int:
+def _most_taps(sides: Sides) -> int:
     """Inputs that one output may take in, over all pages; a multiple of 8, for aligned rows."""
     most = 0
-    for size, target in set(zip(old, new, strict=True)):
+    for size, target in set(sides):
         factor = max(1, int(size / target / _GAP))
         most = max(most, (int(2 * _LOBES * max(1.0, size / factor / target)) + 2) * factor)
     return most + -most % 8

@@ -21,7 +21,7 @@ from vsplade.query.filters import Filter
 from vsplade.query.plan import NOTHING, Masks, Ranking, Searchable, checked_query, checked_top
 from vsplade.query.shares import Shares
 from vsplade.query.two_stage import TwoStage, recall
-from vsplade.types import Encoder, Hit, Metadata, SparseVector
+from vsplade.types import Encoder, Hit, Metadata, SparseVector, shown
 
 FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
 Query = str | SparseVector
@@ -228,7 +228,7 @@ class Index:
     def _token(self, term: int) -> str:
         """The term's name, or its number where the encoder that names it is not installed."""
         try:
-            return self.encoder.vocabulary.token(term)
+            return shown(self.encoder.vocabulary, term)
         except VspladeError:
             return f"#{term}"
 

@@ -52,13 +52,17 @@ SETTINGS: dict[str, Any] = {
     "tiny": 8.0,  # em in px: a page is read again if half of its type is smaller than this,
     "zoom": 1.5,  # so many times as large
     "large": 7.0,  # em in px: smaller type on a small copy has been read on the page itself
-    "floor": -3.0,  # word logit above which a cell is named: doubtful cells still add evidence
+    "floor": -3.0,  # word logit above which a cell is named: doubtful cells still add evidence,
+    "doubt": 0.6,  # the chance that there is a word counts to this power
     **asdict(PageWeighting()),  # counts to weights
     "related": 0.2,  # share of a query term's weight that words of the same stem get
     "points": {
-        "quality": {"least": 0.5, "common": 2.0},
+        "quality": {"least": 0.5, "common": 2.0, "pair": 0.15},
         "efficient": {"least": 1.5, "common": 0.0},
-    },  # a term is kept whose expected count times query weight, or "common" if more, is above "least"
+    },  # a term is kept whose expected count times query weight, or "common" if more, is above "least";
+    # neighbours whose expected count is above "pair"
+    "pairs": {"saturation": 0.5, "weight": 4.0, "share": 0.25},  # of neighbours: the constant of their page
+    # weight, their query weight, and the share of both that pages hold, so that single words come first there
     "lightest": 1.0,  # query terms that weigh less are left out
 }
 """How cells become vectors; docs/log.md has the measurements behind each number."""

@@ -116,8 +116,10 @@ class TrainingConfig:
     )
     character_weight: float = option("Weight of the character loss.", 1.0)
     size_weight: float = option("Weight of the loss on the size of type.", 0.3)
-    rounded: bool = option(
-        "Round the trunk's weights and activations to 8 bits in training, as the shipped files do.", False
+    rounded: float = option(
+        "Share of the schedule, at its end, in which the trunk's weights and activations are rounded to 8 "
+        "bits, as in the shipped files.",
+        0.0,
     )
     seed: int = option("Of the weights, the layouts and every batch.", 0)
     compile: bool = option("Compile the network with torch.compile.", False)
@@ -126,7 +128,7 @@ class TrainingConfig:
         for name in ("seconds", "windows", "rate", "pieces", "scenes", "pages_per_file", "cool_down"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"Training option {name!r} must be above 0, not {getattr(self, name)}.")
-        for name in ("real_share", "warm_up", "cool_down"):
+        for name in ("real_share", "warm_up", "cool_down", "rounded"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"Training option {name!r} is a share, between 0 and 1.")
 

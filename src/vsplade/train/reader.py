@@ -196,7 +196,9 @@ class Training:
         first_step = self.step
         with open(self.out / "log.jsonl", "a") as log:
             while self.spent < self.config.seconds and self.clock() < until:
-                rate = learning_rate(self.config, self.spent / self.config.seconds)
+                progress = self.spent / self.config.seconds
+                round_to_8_bits(self.model.trunk, progress >= 1 - self.config.rounded)
+                rate = learning_rate(self.config, progress)
                 for group in self.optimizer.param_groups:
                     group["lr"] = rate
                 batch = supply.next()

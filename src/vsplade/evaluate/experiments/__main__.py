@@ -57,7 +57,9 @@ def run_grounding(options: argparse.Namespace) -> object:
 
 def run_union(options: argparse.Namespace) -> object:
     dataset, encoder, image = _inputs(options)
-    return grounding.union_analysis(dataset, encoder, image, grounding.weigh_texts(_texts(options, dataset)))
+    return grounding.union_analysis(
+        dataset, encoder, image, grounding.weigh_texts(_texts(options, dataset), encoder)
+    )
 
 
 def run_behaviour(options: argparse.Namespace) -> object:
@@ -110,7 +112,9 @@ def run_growth(options: argparse.Namespace) -> object:
         loaded = PageVectors.load(path)
         others += [(f"{path.stem}/{page}", vector) for page, vector in loaded.items()]
     for path in options.other_texts:
-        others += [(f"{path.name}/{page}", grounding.weigh_text(text)) for page, text in _any_texts(path)]
+        others += [
+            (f"{path.name}/{page}", grounding.weigh_text(text, encoder)) for page, text in _any_texts(path)
+        ]
     found = PageVectors.collect(others)
     sizes = options.sizes or [len(vectors), len(vectors) + len(found)]
     rows = growth.recall_as_it_grows(dataset, encoder, vectors, found, sizes)

@@ -21,7 +21,7 @@ UNION_TERMS = 30
 
 
 def grounding(reference: Mapping[str, str], views: Mapping[str, PageVectors]) -> dict[str, dict[str, float]]:
-    """For each view: the share of a page's heaviest k terms that stand in its reference text.
+    """For each view: the share of a page's heaviest k words that stand in its reference text.
 
     As in the paper, the share is of k itself: a page with fewer than k terms cannot reach 1.
     """
@@ -32,6 +32,7 @@ def grounding(reference: Mapping[str, str], views: Mapping[str, PageVectors]) ->
         shares: dict[int, list[float]] = {top: [] for top in TOPS}
         for page, vector in vectors.items():
             if page in words:
+                vector = only_words(vector)
                 heaviest = vector.terms[np.lexsort((vector.terms, -vector.weights))]
                 there = np.array([int(term) in words[page] for term in heaviest[: max(TOPS)]], dtype=bool)
                 for top in TOPS:
@@ -51,13 +52,15 @@ def _product(a: SparseVector, b: SparseVector) -> SparseVector:
     return SparseVector(terms, a.weights[in_a] * b.weights[in_b])
 
 
-def weigh_text(text: str) -> SparseVector:
-    """A text's terms weighed as the shipped reader weighs what it reads.
+def weigh_text(text: str, encoder: Encoder | None = None) -> SparseVector:
+    """A text's terms weighed as a reader weighs what it reads, pairs of words among them.
 
-    So that texts and pictures can be mixed, with the reader's query weights for both.
+    So that texts and pictures can be mixed, with the reader's query weights for both. For encoders of another
+    kind as the shipped reader does it, and the words alone, which is all that they ask for.
     """
-    terms, counts = np.unique(np.array(Tokenizer.load().encode(text), dtype=np.uint32), return_counts=True)
-    return _shipped().weigh(terms, counts.astype(np.float64), float(counts.sum()))
+    if isinstance(encoder, ReaderEncoder):
+        return encoder.weigh_text(text)
+    return only_words(_shipped().weigh_text(text))
 
 
 @cache
@@ -65,8 +68,14 @@ def _shipped() -> ReaderEncoder:
     return ReaderEncoder(ReaderOptions())
 
 
-def weigh_texts(texts: Mapping[str, str]) -> PageVectors:
-    return PageVectors.collect((page, weigh_text(text)) for page, text in texts.items())
+def weigh_texts(texts: Mapping[str, str], encoder: Encoder | None = None) -> PageVectors:
+    return PageVectors.collect((page, weigh_text(text, encoder)) for page, text in texts.items())
+
+
+def only_words(vector: SparseVector) -> SparseVector:
+    """Without pairs of words, whose numbers lie behind the tokenizer's."""
+    words = vector.terms < len(Tokenizer.load())
+    return SparseVector(vector.terms[words], vector.weights[words])
 
 
 def union(a: SparseVector, b: SparseVector) -> SparseVector:

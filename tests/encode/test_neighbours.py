@@ -1,0 +1,196 @@
+"""Words that stand side by side, in queries and on pages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageDraw, ImageFont
+
+from vsplade.encode import load_encoder
+from vsplade.encode.neighbours import PAIRS, Neighbours, hashed
+from vsplade.encode.reader import Cells, ReaderEncoder
+from vsplade.encode.tokenizer import Tokenizer
+from vsplade.types import Page, SparseVector, shown
+
+TOKENIZER = Tokenizer.load()
+EM = 12.0
+
+
+@pytest.fixture(scope="module")
+def neighbours() -> Neighbours:
+    return Neighbours(TOKENIZER, np.ones(len(TOKENIZER), bool))
+
+
+def word(text: str) -> int:
+    (term,) = TOKENIZER.encode(text)
+    return term
+
+
+def cells(*words: tuple[str, float, float], em: float = EM, pixel: float = 1e-3) -> Cells:
+    """One cell for each (word, x, y in px), read for certain."""
+    middle = np.array([(x * pixel, y * pixel) for _, x, y in words], np.float32).reshape(-1, 2)
+    terms = np.array([[word(text), 0] for text, _, _ in words], np.int32).reshape(-1, 2)
+    chance = np.tile(np.array([[1.0, 0.0]], np.float32), (len(words), 1))
+    ones = np.ones(len(words), np.float32)
+    return Cells(middle, np.full((len(words), 2), pixel, np.float32), chance, terms, ones * np.float32(em))
+
+
+def found(neighbours: Neighbours, page: Cells) -> set[str]:
+    return {str(neighbours.shown(int(number))) for number in neighbours.on_page(page).number}
+
+
+def test_the_numbers_of_pairs_never_change() -> None:
+    numbers = hashed(np.array([1, 2, 30_719, 5]), np.array([2, 1, 30_719, 5]))
+    assert numbers.tolist() == [23174, 26718, 8606, 8101]
+
+
+@given(st.lists(st.tuples(st.integers(0, 65_535), st.integers(0, 65_535)), min_size=1, max_size=50))
+def test_numbers_lie_behind_the_vocabulary(pairs: list[tuple[int, int]]) -> None:
+    left, right = np.array(pairs).T
+    numbers = hashed(left, right)
+    assert ((numbers >= 0) & (numbers < PAIRS)).all()
+
+
+def test_pairs_spread_over_all_numbers() -> None:
+    left, right = np.divmod(np.arange(200_000), 447)
+    counts = np.bincount(hashed(left, right), minlength=PAIRS)
+    assert counts.max() < 25, "200,000 pairs, 6 a number"
+    assert (counts == 0).mean() < 0.01
+
+
+def test_a_line_of_words_has_pairs_of_neighbours_only(neighbours: Neighbours) -> None:
+    page = cells(("interest", 30, 50), ("rate", 70, 50), ("policy", 105, 50))
+    assert found(neighbours, page) == {"interest rate", "rate policy"}
+
+
+@pytest.mark.parametrize("place", [(70, 62), (170, 50), (70, 38), (-20, 50)])
+def test_no_pair_across_lines_or_columns_or_backwards(
+    neighbours: Neighbours, place: tuple[float, float]
+) -> None:
+    page = cells(("interest", 30, 50), ("rate", *place))
+    assert "interest rate" not in found(neighbours, page)
+
+
+def test_no_pair_of_a_heading_and_small_type(neighbours: Neighbours) -> None:
+    large, small = cells(("interest", 30, 50), em=24), cells(("rate", 80, 50), em=12)
+    page = Cells(
+        *(np.concatenate(both) for both in zip(vars(large).values(), vars(small).values(), strict=True))
+    )
+    assert not found(neighbours, page)
+
+
+def test_no_pair_across_copies_of_the_page(neighbours: Neighbours) -> None:
+    one, other = cells(("interest", 30, 50)), cells(("rate", 70, 50), pixel=2e-3)
+    page = Cells(
+        *(np.concatenate(both) for both in zip(vars(one).values(), vars(other).values(), strict=True))
+    )
+    assert not found(neighbours, page)
+
+
+def test_chances_multiply_and_add_up(neighbours: Neighbours) -> None:
+    page = cells(("interest", 30, 50), ("rate", 70, 50), ("interest", 30, 90), ("rate", 70, 90))
+    page.probability[:] *= np.array([[0.5], [0.8], [1.0], [0.3]], np.float32)
+    numbers, counts = neighbours.on_page(page).counts()
+    assert len(numbers) == 1
+    assert counts[0] == pytest.approx(0.5 * 0.8 + 0.3, rel=1e-5)
+
+
+def test_pieces_go_with_pieces(neighbours: Neighbours) -> None:
+    """The end of a word is a neighbour of its beginning, and not of a whole word before it."""
+    begin, end = (TOKENIZER.term(token) for token in ("tox##", "##logy"))
+    assert begin is not None
+    assert end is not None
+    page = cells(("rate", 20, 50), ("rate", 50, 50), ("rate", 85, 50))
+    page.term[1, 0], page.term[2, 0] = begin, end
+    assert found(neighbours, page) == {"rate tox##", "tox## ##logy"}
+
+
+def test_an_empty_page_has_none(neighbours: Neighbours) -> None:
+    assert len(neighbours.on_page(cells()).number) == 0
+
+
+def test_light_words_have_no_neighbours() -> None:
+    heavy = np.ones(len(TOKENIZER), bool)
+    heavy[word("the")] = False
+    some = Neighbours(TOKENIZER, heavy)
+    terms = TOKENIZER.encode("the interest rate")
+    assert len(some.in_text(terms)) == 1
+    assert some.shown(some.in_text(terms)[0]) == "interest rate"
+    assert not some.in_text(terms[:1])
+    assert not some.in_text([])
+
+
+def test_a_page_full_of_noise_is_gone_through_in_parts(neighbours: Neighbours) -> None:
+    """As many cells as a page can have, each with two terms: time and memory stay in bounds."""
+    columns, rows = np.meshgrid(np.arange(192), np.arange(192))
+    middle = np.stack([columns.ravel() * 8 + 4, rows.ravel() * 8 + 4], 1) / np.float32(1536)
+    n = len(middle)
+    terms = np.random.default_rng(0).integers(0, len(TOKENIZER), (n, 4)).astype(np.int32)
+    pixel = np.full((n, 2), 1 / 1536, np.float32)
+    page = Cells(
+        middle.astype(np.float32), pixel, np.full((n, 4), 0.2, np.float32), terms, np.full(n, 8.0, np.float32)
+    )
+    assert len(neighbours.on_page(page).number) > n
+
+
+@pytest.fixture(scope="module")
+def reader() -> ReaderEncoder:
+    encoder = load_encoder("reader")
+    assert isinstance(encoder, ReaderEncoder)
+    return encoder
+
+
+def picture(*lines: str) -> Page:
+    image = Image.new("L", (800, 400), 255)
+    for row, line in enumerate(lines):
+        ImageDraw.Draw(image).text((40, 40 + 60 * row), line, 0, font=ImageFont.load_default(22))
+    return Page("page", image, "page.png", 1)
+
+
+def test_side_by_side_scores_higher_than_apart(reader: ReaderEncoder) -> None:
+    query = reader.encode_query("interest rate")
+    asked = dict(zip(query.terms.tolist(), query.weights.tolist(), strict=True))
+    together, apart = reader.encode_pages(
+        [picture("The interest rate", "rose last year"), picture("The interest rose", "last year rate")]
+    )
+
+    def score(page: SparseVector) -> float:
+        return sum(
+            w * asked.get(t, 0.0) for t, w in zip(page.terms.tolist(), page.weights.tolist(), strict=True)
+        )
+
+    assert score(together) > 1.15 * score(apart)
+
+
+def test_the_heaviest_terms_of_a_page_are_single_words(reader: ReaderEncoder) -> None:
+    (vector,) = reader.encode_pages([picture("The interest rate of central banks", "rose sharply last year")])
+    words = vector.terms < len(TOKENIZER)
+    assert (~words).any()
+    sure = vector.weights[words] > 0.4
+    assert sure.sum() >= 8
+    assert vector.weights[~words].max() < vector.weights[words][sure].min()
+
+
+def test_the_efficient_point_has_no_pairs() -> None:
+    (vector,) = load_encoder("reader:point=efficient").encode_pages([picture("The interest rate of banks")])
+    assert len(vector)
+    assert (vector.terms < len(TOKENIZER)).all()
+
+
+def test_a_pair_has_a_name_and_a_place_around_both_words(reader: ReaderEncoder) -> None:
+    vector, boxes = reader.encode_with_places(picture("interest rate"))
+    assert len(boxes) == len(vector)
+    named = {shown(reader.vocabulary, int(term)): box for term, box in zip(vector.terms, boxes, strict=True)}
+    both, left, right = named["interest rate"], named["interest"], named["rate"]
+    assert both == left.around(right)
+    (pair,) = (int(term) for term in vector.terms if shown(reader.vocabulary, int(term)) == "interest rate")
+    assert reader.vocabulary.token(pair) == f"~{pair - len(TOKENIZER)}", (
+        "a name for files does not depend on what came by"
+    )
+
+
+def test_every_term_has_a_value(reader: ReaderEncoder) -> None:
+    assert reader.term_values.shape == (len(TOKENIZER) + PAIRS,)
+    assert (reader.term_values > 0).all()

@@ -1,0 +1,135 @@
+"""Pieces of work that take turns: in order, side by side, and none is lost."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+
+import pytest
+
+pytest.importorskip("torch")
+
+from vsplade.encode.turns import HOST_ONLY, Steps, Turns, finish
+
+
+class Event:
+    """Done only after it was asked about a few times, or waited for."""
+
+    def __init__(self, after: int = 0) -> None:
+        self.left = after
+
+    def query(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+    def synchronize(self) -> None:
+        self.left = 0
+
+
+def work(name: str, log: list[str], waits: list[int]) -> Steps[str]:
+    for number, after in enumerate(waits):
+        log.append(f"{name}{number}")
+        yield Event(after)
+    return name.upper()
+
+
+def run(turns: Turns[str], pieces: list[Steps[str]]) -> list[Future[str]]:
+    answers: list[Future[str]] = [Future() for _ in pieces]
+    for piece, answer in zip(pieces, answers, strict=True):
+        turns.put(piece, answer)
+    turns.close()
+    return answers
+
+
+def test_finish_runs_to_the_end() -> None:
+    log: list[str] = []
+    assert finish(work("a", log, [1, 2])) == "A"
+    assert log == ["a0", "a1"]
+
+
+def test_one_goes_on_while_another_waits() -> None:
+    log: list[str] = []
+    both_are_there = threading.Event()
+
+    def waiting() -> Steps[str]:
+        both_are_there.wait(5)
+        return (yield from work("a", log, [1000, 0]))
+
+    turns: Turns[str] = Turns([None, None])
+    answers: list[Future[str]] = [Future(), Future()]
+    turns.put(waiting(), answers[0])
+    turns.put(work("b", log, [0, 0]), answers[1])
+    both_are_there.set()
+    turns.close()
+    assert [answer.result(1) for answer in answers] == ["A", "B"]
+    assert log == ["a0", "b0", "b1", "a1"]
+
+
+def test_more_work_than_streams() -> None:
+    log: list[str] = []
+    pieces = [work(name, log, [2, 0, 1]) for name in "abcdefg"]
+    assert [answer.result(1) for answer in run(Turns([None, None]), pieces)] == list("ABCDEFG")
+    assert len(log) == 21
+
+
+def test_an_error_is_the_answer_and_the_others_go_on() -> None:
+    def broken() -> Steps[str]:
+        yield None
+        raise ValueError("odd page")
+
+    log: list[str] = []
+    first, second = run(Turns([None]), [broken(), work("a", log, [0])])
+    with pytest.raises(ValueError, match="odd page"):
+        first.result(1)
+    assert second.result(1) == "A"
+
+
+def test_giving_up_lets_go_of_those_who_wait() -> None:
+    def endless() -> Steps[str]:
+        while True:
+            yield None
+
+    turns: Turns[str] = Turns([None])
+    answers: list[Future[str]] = [Future() for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        puts = [threads.submit(turns.put, endless(), answer) for answer in answers]
+        turns.give_up()
+        for put in puts:
+            put.result(5)
+    turns.close()
+    for answer in answers:
+        with pytest.raises(CancelledError):
+            answer.result(1)
+
+
+def test_what_needs_no_device_is_done_in_another_thread() -> None:
+    def steps(fails: bool = False) -> Steps[str]:
+        yield None
+        here = threading.current_thread().name
+        yield HOST_ONLY
+        if fails:
+            raise ValueError("odd page")
+        return f"{here} {threading.current_thread().name}"
+
+    one, two, three = run(Turns([None]), [steps(), steps(fails=True), steps()])
+    assert one.result(1).split() == ["reader-gpu", "reader-host_0"]
+    with pytest.raises(ValueError, match="odd page"):
+        two.result(1)
+    assert three.result(1) == one.result(1)
+    assert len(set(finish(steps()).split())) == 1
+
+
+def test_a_device_that_fails_is_no_endless_wait() -> None:
+    class Broken:
+        def query(self) -> bool:
+            raise RuntimeError("the device is gone")
+
+        synchronize = query
+
+    def steps() -> Steps[str]:
+        yield Broken()
+        return "never"
+
+    for answer in run(Turns([None, None]), [steps(), steps(), steps()]):
+        with pytest.raises(RuntimeError, match="gone"):
+            answer.result(1)
