@@ -137,7 +137,6 @@ class Training:
         self.config, self.out, self.device, self.clock = config, out, device, clock
         self.generator = torch.Generator(device)
         self.model = Reader(network).to(device)
-        round_to_8_bits(self.model.trunk, config.rounded)
         if device.type == "cuda":
             self.model = self.model.to(memory_format=torch.channels_last)
         decayed = [p for p in self.model.parameters() if p.ndim > 1]
