@@ -15,7 +15,7 @@ DEPTH = 100
 shown.
 """
 READER_AND_TEXT = (0.8, 0.2)
-"""The weights of ``--fuse``: not the paper's 0.7 and 0.3, to be safe with a poor text (docs/evaluation.md)."""
+"""The weights of ``--fuse``: the paper's 0.7 and 0.3 lose more with a poor text (docs/evaluation.md)."""
 
 FilterLike = Mapping[str, object] | str | Iterable[str] | None
 
