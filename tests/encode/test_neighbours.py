@@ -20,7 +20,7 @@ EM = 12.0
 
 @pytest.fixture(scope="module")
 def neighbours() -> Neighbours:
-    return Neighbours(TOKENIZER, np.ones(len(TOKENIZER), bool))
+    return Neighbours(TOKENIZER, np.ones(len(TOKENIZER), bool), 1.3)
 
 
 def word(text: str) -> int:
@@ -111,14 +111,21 @@ def test_an_empty_page_has_none(neighbours: Neighbours) -> None:
     assert len(neighbours.on_page(cells()).number) == 0
 
 
+@pytest.mark.parametrize(("gap", "together"), [(1.3, False), (2.8, True)])
+def test_a_short_word_may_stand_between(gap: float, together: bool) -> None:
+    some = Neighbours(TOKENIZER, np.ones(len(TOKENIZER), bool), gap)
+    page = cells(("interest", 30, 50), ("in", 70, 50), ("rate", 96, 50))
+    assert ("interest rate" in found(some, page)) == together
+
+
 def test_light_words_have_no_neighbours() -> None:
     heavy = np.ones(len(TOKENIZER), bool)
     heavy[word("the")] = False
-    some = Neighbours(TOKENIZER, heavy)
-    terms = TOKENIZER.encode("the interest rate")
-    assert len(some.in_text(terms)) == 1
-    assert some.shown(some.in_text(terms)[0]) == "interest rate"
-    assert not some.in_text(terms[:1])
+    some = Neighbours(TOKENIZER, heavy, 1.3)
+    for text in ("the interest rate", "interest the rate"):
+        (number,) = some.in_text(TOKENIZER.encode(text))
+        assert some.shown(number) == "interest rate"
+    assert not some.in_text(TOKENIZER.encode("the interest"))
     assert not some.in_text([])
 
 

@@ -218,7 +218,7 @@ def test_a_query_needs_no_network() -> None:
 
 def query_weights(reader: ReaderEncoder, text: str) -> dict[str, float]:
     vector = reader.encode_query(text)
-    return {Tokenizer.load().token(int(t)): w for t, w in zip(vector.terms, vector.weights, strict=True)}
+    return {reader.vocabulary.token(int(t)): w for t, w in zip(vector.terms, vector.weights, strict=True)}
 
 
 def test_rare_words_weigh_more_in_a_query(reader: ReaderEncoder) -> None:

@@ -56,7 +56,7 @@ BAR = 40
     "--weights",
     metavar="W,W",
     help="Weights of the joined rankings, in their order (this index, its text layers, other indexes); they "
-    "sum to 1. Default: 0.725,0.275 for --fuse alone, else equal.",
+    "sum to 1. Default: 0.8,0.2 for --fuse alone, else equal.",
 )
 @click.option(
     "--fusion",

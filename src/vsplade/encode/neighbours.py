@@ -30,9 +30,9 @@ DOUBTFUL = 0.05
 """Terms that are less likely have no neighbours."""
 LINE = 0.6
 """Middles of words on one line are at most so many em above or below each other."""
-CLOSEST, WORD_GAP, PIECE_GAP = -0.5, 1.3, 2.0
-"""Em from the end of the left term to the beginning of the right one: its width is a guess, so they may seem
-to overlap; the pieces of a word leave letters out between them.
+CLOSEST, PIECE_GAP = -0.5, 2.0
+"""Em from the end of the left term to the beginning of the right one: widths are a guess, so they may seem to
+overlap; the pieces of a word leave letters out between them.
 """
 SAME_TYPE = 0.5
 """Octaves by which the type of neighbours may differ: more, and the one is a heading or a footnote mark."""
@@ -66,10 +66,13 @@ def hashed(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.int64]:
 
 
 class Neighbours:
-    """Pairs of the terms that are ``heavy`` enough to be asked for."""
+    """Pairs of the terms that are ``heavy`` enough to be asked for; what is light may stand between them.
 
-    def __init__(self, tokenizer: Tokenizer, heavy: NDArray[np.bool_]) -> None:
-        self._tokenizer, self._heavy = tokenizer, heavy
+    ``gap`` is the widest between two words, in em: room for one that is light, and short.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, heavy: NDArray[np.bool_], gap: float) -> None:
+        self._tokenizer, self._heavy, self._gap = tokenizer, heavy, gap
         tokens = [tokenizer.token(term) for term in range(len(tokenizer))]
         self._goes_on = np.array([token.endswith(GOES_ON) for token in tokens])
         self._went_on = np.array([token.startswith(GOES_ON) for token in tokens])
@@ -86,9 +89,8 @@ class Neighbours:
     def counted(self, terms: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The pairs of a text's terms, and how often each stands there."""
         row = np.array(terms, np.int64)
-        left, right = row[:-1], row[1:]
-        heavy = self._heavy[left] & self._heavy[right]
-        return np.unique(self._number(left[heavy], right[heavy]), return_counts=True)
+        row = row[self._heavy[row]]
+        return np.unique(self._number(row[:-1], row[1:]), return_counts=True)
 
     def on_page(self, cells: Cells) -> Pairs:
         """Every two cells of a copy of the page that may hold neighbours."""
@@ -105,7 +107,7 @@ class Neighbours:
             ahead = gap > 0
             gap -= (self._width[term[left]] + self._width[term[right]]) / 2
             inside = self._went_on[term[right]]  # of a word or a long number
-            fits = ahead & (gap > CLOSEST) & (gap < np.where(inside, PIECE_GAP, WORD_GAP))
+            fits = ahead & (gap > CLOSEST) & (gap < np.where(inside, PIECE_GAP, self._gap))
             fits &= (self._goes_on[term[left]] == inside) | (self._digits[term[left]] & inside)
             fits &= np.abs(np.log2(em[right] / em[left])) < SAME_TYPE
             lefts.append(left[fits])

@@ -177,7 +177,8 @@ class ReaderEncoder:
 
     @cached_property
     def _neighbours(self) -> Neighbours:
-        return Neighbours(self._tokenizer, self._importance >= self._config["lightest"])
+        heavy = self._importance >= self._config["lightest"]
+        return Neighbours(self._tokenizer, heavy, self._config["pairs"]["gap"])
 
     @property
     def reading_edge(self) -> int:

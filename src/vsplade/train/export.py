@@ -57,12 +57,13 @@ SETTINGS: dict[str, Any] = {
     **asdict(PageWeighting()),  # counts to weights
     "related": 0.2,  # share of a query term's weight that words of the same stem get
     "points": {
-        "quality": {"least": 0.5, "common": 2.0, "pair": 0.15},
+        "quality": {"least": 0.5, "common": 2.0, "pair": 0.3},
         "efficient": {"least": 1.5, "common": 0.0},
     },  # a term is kept whose expected count times query weight, or "common" if more, is above "least";
     # neighbours whose expected count is above "pair"
-    "pairs": {"saturation": 0.5, "weight": 4.0, "share": 0.25},  # of neighbours: the constant of their page
-    # weight, their query weight, and the share of both that pages hold, so that single words come first there
+    "pairs": {"gap": 2.8, "saturation": 0.5, "weight": 4.0, "share": 0.25},  # of neighbours: the widest gap
+    # in em, the constant of their page weight, their query weight, and the share of both that pages hold, so
+    # that single words come first there
     "lightest": 1.0,  # query terms that weigh less are left out
 }
 """How cells become vectors; docs/log.md has the measurements behind each number."""
