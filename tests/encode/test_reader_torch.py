@@ -225,7 +225,7 @@ def test_tiny_type_is_told_as_on_the_cpu() -> None:
     em = 4 + page / 8 + torch.rand(cells, generator=generator)  # from all tiny to none
     em[:40], chance = encoder._config["tiny"], torch.rand(cells, generator=generator)
     nothing = torch.zeros(cells, 2)
-    told = encoder._with_tiny_type(Found(page, nothing, nothing, chance, nothing, em), cells, pages)
+    told = encoder._with_tiny_type(Found(page, nothing, nothing, chance, nothing, em, page), cells, pages)
     sizes = [type_size(em[page == n].numpy(), chance[page == n].numpy()) for n in range(pages)]
     assert told.tolist() == [size < encoder._config["tiny"] for size in sizes]
     assert 10 < sum(told.tolist()) < 50

@@ -72,12 +72,12 @@ class Neighbours:
     """
 
     def __init__(self, tokenizer: Tokenizer, heavy: NDArray[np.bool_], gap: float) -> None:
-        self._tokenizer, self._heavy, self._gap = tokenizer, heavy, gap
+        self._tokenizer, self.heavy, self.gap = tokenizer, heavy, gap
         tokens = [tokenizer.token(term) for term in range(len(tokenizer))]
-        self._goes_on = np.array([token.endswith(GOES_ON) for token in tokens])
-        self._went_on = np.array([token.startswith(GOES_ON) for token in tokens])
-        self._digits = np.array([token.isdigit() for token in tokens])
-        self._width = np.array([width_of(token.strip("#")) for token in tokens], np.float32)
+        self.goes_on = np.array([token.endswith(GOES_ON) for token in tokens])
+        self.went_on = np.array([token.startswith(GOES_ON) for token in tokens])
+        self.digits = np.array([token.isdigit() for token in tokens])
+        self.width = np.array([width_of(token.strip("#")) for token in tokens], np.float32)
         self._seen = np.full((PAIRS, 2), -1, np.int32)
         """The last pair of each number, to show people words and not numbers."""
 
@@ -89,13 +89,13 @@ class Neighbours:
     def counted(self, terms: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The pairs of a text's terms, and how often each stands there."""
         row = np.array(terms, np.int64)
-        row = row[self._heavy[row]]
+        row = row[self.heavy[row]]
         return np.unique(self._number(row[:-1], row[1:]), return_counts=True)
 
     def on_page(self, cells: Cells) -> Pairs:
         """Every two cells of a copy of the page that may hold neighbours."""
         term, chance = cells.term[:, :CANDIDATES], cells.probability[:, :CANDIDATES]
-        row, column = np.nonzero((chance > DOUBTFUL) & self._heavy[term])
+        row, column = np.nonzero((chance > DOUBTFUL) & self.heavy[term])
         term, chance = term[row, column], chance[row, column].astype(np.float64)
         place = (cells.middle[row] / cells.pixel[row]).astype(np.float64)
         em = np.clip(cells.em[row], *TYPE)
@@ -105,10 +105,10 @@ class Neighbours:
         for left, right in _on_one_line(place[:, 1], em):
             gap = (place[right, 0] - place[left, 0]) / em[left]
             ahead = gap > 0
-            gap -= (self._width[term[left]] + self._width[term[right]]) / 2
-            inside = self._went_on[term[right]]  # of a word or a long number
-            fits = ahead & (gap > CLOSEST) & (gap < np.where(inside, PIECE_GAP, self._gap))
-            fits &= (self._goes_on[term[left]] == inside) | (self._digits[term[left]] & inside)
+            gap -= (self.width[term[left]] + self.width[term[right]]) / 2
+            inside = self.went_on[term[right]]  # of a word or a long number
+            fits = ahead & (gap > CLOSEST) & (gap < np.where(inside, PIECE_GAP, self.gap))
+            fits &= (self.goes_on[term[left]] == inside) | (self.digits[term[left]] & inside)
             fits &= np.abs(np.log2(em[right] / em[left])) < SAME_TYPE
             lefts.append(left[fits])
             rights.append(right[fits])
@@ -118,8 +118,12 @@ class Neighbours:
 
     def _number(self, left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.int64]:
         number = hashed(left, right)
-        self._seen[number] = np.stack([left, right], 1)
+        self.note(number, left, right)
         return number
+
+    def note(self, number: NDArray[Any], left: NDArray[Any], right: NDArray[Any]) -> None:
+        """That these pairs came by, for ``shown``."""
+        self._seen[number] = np.stack([left, right], 1)
 
     def shown(self, number: int) -> str | None:
         """The words of a pair, if one with this number came by: the last one."""

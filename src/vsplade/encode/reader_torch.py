@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vsplade.encode.batching import SIDE, PageQueue
 from vsplade.encode.fused import can_fuse, fuse
 from vsplade.encode.ink import BLOCK
-from vsplade.encode.neighbours import CANDIDATES
+from vsplade.encode.neighbours import CANDIDATES, PAIRS
+from vsplade.encode.neighbours_torch import NeighboursOnDevice, Standing
 from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features, fold_norms
 from vsplade.encode.on_device import fetch, kernels, on, rows_of
 from vsplade.encode.onnx_weights import unpacked
@@ -134,6 +136,8 @@ class Found:
     looked: Tensor
     """What the head sees there."""
     em: Tensor
+    copy: Tensor
+    """The number of the copy: 0 is the page itself."""
 
     def only(self, rows: Tensor) -> Found:
         return Found(*(getattr(self, field.name).index_select(0, rows) for field in fields(self)))
@@ -167,6 +171,7 @@ class TorchReaderEncoder(ReaderEncoder):
             fuse(self.network.trunk) if cuda and can_fuse() else self.network.trunk
         )
         self._worth_here = torch.from_numpy(self._worth).to(self.device)
+        self._neighbours_here = NeighboursOnDevice(self._neighbours, self.device)
         self._streams = [torch.cuda.Stream(self.device) if cuda else None for _ in range(LANES)]
 
     def turns(self) -> Turns[list[SparseVector]]:
@@ -265,6 +270,7 @@ class TorchReaderEncoder(ReaderEncoder):
         found.page = torch.cat(
             [some[page] for some, page in zip(chosen, found.page.split(counts), strict=True)]
         )
+        found.copy = torch.zeros_like(found.copy)  # in place of the page itself
         return found
 
     def _with_tiny_type(self, found: Found, on_page: int, pages: int) -> Tensor:
@@ -289,19 +295,20 @@ class TorchReaderEncoder(ReaderEncoder):
             seen.append((mask, word, fine, coarse, 1 / size.flip(1)))
         (counts,) = yield from fetch(torch.stack([mask.sum() for mask, *_ in seen]))
         parts = []
-        for (mask, word, fine, coarse, pixels), count in zip(seen, counts.tolist(), strict=True):
+        many = counts.tolist()
+        for copy, ((mask, word, fine, coarse, pixels), count) in enumerate(zip(seen, many, strict=True)):
             place = rows_of(mask, count)
             height, width = word.shape[1:]
             page, row, column = place // (height * width), place // width % height, place % width
             pixel = pixels[page]
             middle = (torch.stack([column, row], 1) * CELL + CELL / 2) * pixel
-            parts.append(
-                (page, middle, pixel, word.reshape(-1)[place], cell_features(fine, coarse, page, row, column))
-            )
-        page, middle, pixel, word, features = (torch.cat(column) for column in zip(*parts, strict=True))
+            features = cell_features(fine, coarse, page, row, column)
+            number = torch.full_like(page, copy)
+            parts.append((page, middle, pixel, word.reshape(-1)[place], features, number))
+        page, middle, pixel, word, features, number = map(torch.cat, zip(*parts, strict=True))
         looked = self.network.head.look(features)
         em = torch.exp2(self.network.size(looked)[:, 0].float())
-        return Found(page, middle, pixel, torch.sigmoid(word.float()), looked, em), counts.tolist()
+        return Found(page, middle, pixel, torch.sigmoid(word.float()), looked, em, number), many
 
     def name_words(self, found: Found) -> tuple[Tensor, Tensor]:
         """Probabilities and terms of the best few of each cell."""
@@ -322,19 +329,53 @@ class TorchReaderEncoder(ReaderEncoder):
         counts = counts.view(-1, terms)[: batch.pages]
         kept = counts * self._worth_here > self._point["least"]
         places = rows_of(kept.view(-1), min(kept.numel(), term.numel()))  # room for every term that was read
-        best = (probability[:, :CANDIDATES], term[:, :CANDIDATES].int())  # neighbours are found on the host
-        values, numbers, each, lengths, page, *cells = yield from fetch(
-            counts.view(-1)[places], (places % terms).int(), kept.sum(1), counts.sum(1),
-            found.page, found.middle, found.pixel, *best, found.em,
-        )  # fmt: skip
+        pairs = yield from self._pairs(found, probability, term, batch)
+        values, numbers, each, lengths = yield from fetch(
+            counts.view(-1)[places], (places % terms).int(), kept.sum(1), counts.sum(1)
+        )
         yield HOST_ONLY
-        ends = np.cumsum(each)
-        columns = (np.split(column[: ends[-1]], ends[:-1]) for column in (numbers.astype(np.uint32), values))
-        words = [self.weigh(*part) for part in zip(*columns, lengths.tolist(), strict=True)]
-        return [
-            self._with_pairs(vector, Cells(*(column[page == number] for column in cells)), float(length))
-            for number, (vector, length) in enumerate(zip(words, lengths, strict=True))
+        words = [
+            self.weigh(page_terms, page_counts, length)
+            for (page_terms, page_counts), length in zip(
+                _by_page(each, numbers.astype(np.uint32), values), lengths.tolist(), strict=True
+            )
         ]
+        if pairs is None:
+            return words
+        return [
+            self._add_pairs(vector, page_pairs, page_counts, length)
+            for vector, (page_pairs, page_counts), length in zip(words, pairs, lengths.tolist(), strict=True)
+        ]
+
+    def _pairs(
+        self, found: Found, probability: Tensor, term: Tensor, batch: Batch
+    ) -> Steps[list[tuple[NDArray[Any], NDArray[Any]]] | None]:
+        """Numbers and expected counts of the neighbours on each page, where the point has them."""
+        if "pair" not in self._point:
+            return None
+        copies, sheets = 1 + len(self._config["scales"]), (found.page, found.copy)
+        each = [column.repeat_interleave(CANDIDATES) for column in (*sheets, found.em)]
+        place = (found.middle / found.pixel).double().repeat_interleave(CANDIDATES, 0)
+        best = (term[:, :CANDIDATES].reshape(-1), probability[:, :CANDIDATES].reshape(-1))
+        standing = Standing(each[0] * copies + each[1], place, each[2].double(), *best)
+        counts, seen = yield from self._neighbours_here.counted(standing, copies, len(batch.sizes))
+        kept = counts[: batch.pages] > self._point["pair"]
+        (many,) = yield from fetch(kept.sum(1))
+        places = rows_of(kept.view(-1), int(many.sum()))
+        numbers, values, terms = yield from fetch(
+            places % PAIRS, counts.view(-1)[places], seen.view(-1)[places]
+        )
+        self._neighbours.note(numbers, terms >> 32, terms & (1 << 32) - 1)
+        return _by_page(many, numbers, values)
+
+
+def _by_page(
+    each: NDArray[Any], first: NDArray[Any], second: NDArray[Any]
+) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Both columns cut into pages; ``each`` has how many rows."""
+    ends = np.cumsum(each)
+    cut = (np.split(column[: ends[-1]], ends[:-1]) for column in (first, second))
+    return list(zip(*cut, strict=True))
 
 
 def _reading_size(size: tuple[int, int], edge: int) -> tuple[int, int]:

@@ -1,0 +1,70 @@
+"""Pairs of neighbours counted on the device are those that the host finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from vsplade.encode import neighbours as on_host  # noqa: E402
+from vsplade.encode.neighbours import PAIRS, Neighbours  # noqa: E402
+from vsplade.encode.neighbours_torch import NeighboursOnDevice, Standing, hashed  # noqa: E402
+from vsplade.encode.reader import Cells  # noqa: E402
+from vsplade.encode.tokenizer import Tokenizer  # noqa: E402
+from vsplade.encode.turns import finish  # noqa: E402
+
+TOKENIZER = Tokenizer.load()
+HEAVY = np.random.default_rng(0).random(len(TOKENIZER)) < 0.8
+HOST = Neighbours(TOKENIZER, HEAVY, 2.8)
+DEVICE = NeighboursOnDevice(HOST, torch.device("cpu"))
+COPIES = 3
+
+
+def test_numbers_are_the_same() -> None:
+    left, right = np.random.default_rng(1).integers(0, 1 << 16, (2, 20_000))
+    numbers = hashed(torch.from_numpy(left), torch.from_numpy(right))
+    np.testing.assert_array_equal(numbers.numpy(), on_host.hashed(left, right))
+
+
+def page_of(rng: np.random.Generator, count: int) -> tuple[Cells, np.ndarray]:
+    """Cells on few lines, so that many are neighbours, and the copy each was read on."""
+    copy = rng.integers(0, COPIES, count)
+    pixel = np.array([1e-3, 2.5e-3, 6e-3], np.float32)[copy][:, None].repeat(2, 1)
+    place = np.stack([rng.integers(0, 400, count), rng.integers(0, 8, count) * 13], 1) + 0.5
+    chance = rng.random((count, 2)).astype(np.float32) ** 2
+    term = rng.integers(0, len(TOKENIZER), (count, 2)).astype(np.int32)
+    em = rng.uniform(5, 40, count).astype(np.float32)
+    return Cells((place * pixel).astype(np.float32), pixel, chance, term, em), copy
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 1 << 30), st.lists(st.integers(0, 150), min_size=1, max_size=4))
+def test_counts_are_those_of_the_host(seed: int, sizes: list[int]) -> None:
+    rng = np.random.default_rng(seed)
+    pages = [page_of(rng, size) for size in sizes]
+    columns = [
+        (np.full(2 * len(copy), number) * COPIES + copy.repeat(2), (cells.middle / cells.pixel).repeat(2, 0),
+         cells.em.repeat(2), cells.term.reshape(-1), cells.probability.reshape(-1))
+        for number, (cells, copy) in enumerate(pages)
+    ]  # fmt: skip
+    sheet, place, em, term, chance = (torch.from_numpy(np.concatenate(c)) for c in zip(*columns, strict=True))
+    standing = Standing(sheet, place.double(), em.double(), term.long(), chance)
+    counts, seen = finish(DEVICE.counted(standing, COPIES, len(pages)))
+    for (cells, _), found, terms in zip(pages, counts.numpy(), seen.numpy(), strict=True):
+        numbers, expected = HOST.on_page(cells).counts()
+        dense = np.zeros(PAIRS)
+        dense[numbers] = expected
+        np.testing.assert_allclose(found, dense, atol=1e-5)
+        named = terms[numbers]
+        np.testing.assert_array_equal(on_host.hashed(named >> 32, named & (1 << 32) - 1), numbers)
+
+
+def test_a_batch_without_words_has_no_pairs() -> None:
+    nothing = torch.zeros(0)
+    standing = Standing(nothing.long(), torch.zeros(0, 2).double(), nothing.double(), nothing.long(), nothing)
+    counts, _ = finish(DEVICE.counted(standing, COPIES, 2))
+    assert counts.shape == (2, PAIRS)
+    assert not counts.any()
