@@ -28,7 +28,7 @@ GAP_DOWN, GAP_ACROSS = 1, 2
 """Empty bands of at least so many cells are cut out: lines may be close, the words of one stay together."""
 MARGIN_DOWN, MARGIN_ACROSS = 1, 2
 """Cells around the ink that a window shows: letters at its edge need their surroundings."""
-CALL = 16
+CALL = 32
 """Cells that take as long to read as starting to read a window does."""
 DEEPEST = 40
 """Cuts within cuts: no page has as many, but a spiral might."""
