@@ -22,8 +22,8 @@ CONTRAST = 16
 EDGES = 2
 """Each way, so many make a cell inked."""
 DUST = 12
-"""Edges, both ways together, that a cell and the eight around it must have more of: a "1" in the smallest
-type that can be read has some twenty, a speck of 3 x 3 pixels twelve."""
+"""Edges, both ways together, that a cell and the eight around it must have more of: a speck of 3 x 3 pixels
+has twelve; "1", "l" and "I" alone in type of 7 px have more in 98 of 100 places."""
 GAP_DOWN, GAP_ACROSS = 1, 2
 """Empty bands of at least so many cells are cut out: lines may be close, the words of one stay together."""
 MARGIN_DOWN, MARGIN_ACROSS = 1, 2
@@ -31,7 +31,7 @@ MARGIN_DOWN, MARGIN_ACROSS = 1, 2
 CALL = 32
 """Cells that take as long to read as starting to read a window does."""
 DEEPEST = 40
-"""Cuts within cuts: no page has as many, but a spiral might."""
+"""Cuts within cuts, at most: frames within open frames could go on until Python gives up."""
 SETTINGS = (CONTRAST, EDGES, DUST, GAP_DOWN, GAP_ACROSS, MARGIN_DOWN, MARGIN_ACROSS, CALL, DEEPEST)
 """All that changes what is read."""
 
