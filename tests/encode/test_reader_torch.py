@@ -22,8 +22,8 @@ from vsplade.types import Page, SparseVector
 
 torch = pytest.importorskip("torch")
 
-COSINE = 0.95
-"""docs/model-card.md states it: torch does not round activations to 8 bits."""
+COSINE = 0.93
+"""docs/model-card.md states it: torch does not round activations to 8 bits, and it reads pages whole."""
 
 
 def cosine(a: SparseVector, b: SparseVector) -> float:
