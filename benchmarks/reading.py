@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from vsplade.encode import load_encoder
-from vsplade.pages import FileProblem, discover, name_files, render
+from vsplade.pages import FileProblem, discover, name_files, render_for
 
 
 def sample_pages(sources: list[Path], count: int, folder: Path) -> list[Path]:
@@ -63,7 +63,7 @@ def timed(work: object, pages: int) -> dict[str, float]:
 
 def read_ours(paths: list[Path], encoder_name: str) -> None:
     encoder = load_encoder(encoder_name)
-    results = render(name_files(discover(paths).files), encoder.longest_edge)
+    results = render_for(encoder, name_files(discover(paths).files))
     pages = (result.page for result in results if not isinstance(result, FileProblem))
     for _ in encoder.encode_pages(pages):
         pass

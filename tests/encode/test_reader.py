@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from vsplade.encode import load_encoder
+from vsplade.encode import ink, load_encoder
+from vsplade.encode.ink import CELL
 from vsplade.encode.reader import MODEL, ReaderEncoder, ReaderOptions, type_size
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
@@ -98,6 +99,54 @@ def test_size_of_type_is_that_of_most_words() -> None:
 def test_reads_light_on_dark_and_low_contrast(reader: ReaderEncoder) -> None:
     assert share_read(reader, sheet(WORDS, ink=240, paper=40), WORDS) >= 0.85
     assert share_read(reader, sheet(WORDS, ink=110, paper=200), WORDS) >= 0.85
+
+
+def form() -> tuple[Image.Image, dict[str, tuple[int, int]]]:
+    """Words far apart on a ruled sheet, and where each has its middle."""
+    image = Image.new("L", (1024, 768), 255)
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default(20)
+    draw.rectangle((20, 20, 1000, 740), outline=0, width=2)
+    draw.line((20, 400, 1000, 400), fill=0, width=2)
+    middles = {"harbour": (117, 90), "lighthouse": (810, 133), "traffic": (431, 377), "report": (702, 655)}
+    for word, middle in middles.items():
+        draw.text(middle, word, fill=0, font=font, anchor="mm")
+    return image, middles
+
+
+def test_words_of_every_window_stand_where_they_are_on_the_page(reader: ReaderEncoder) -> None:
+    image, middles = form()
+    shown, _ = ink.windows(np.asarray(image))
+    assert len(shown) >= len(middles)
+    cells = reader._name([reader._find_words(image)])
+    for word, middle in middles.items():
+        (term,) = Tokenizer.load().encode(word)
+        (row,) = np.flatnonzero((cells.term[:, 0] == term) & (cells.probability[:, 0] > 0.5))
+        assert np.abs(cells.middle[row] * image.size - middle).max() <= CELL
+
+
+@pytest.mark.parametrize("size", [12, 18])
+def test_windows_are_read_as_the_whole_page_is(
+    reader: ReaderEncoder, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    image = sheet(WORDS, size, height=600)
+    (cut,) = reader.encode_pages([page(image)])
+    monkeypatch.setattr(ink, "windows", whole_page)
+    (whole,) = reader.encode_pages([page(image)])
+    vectors = np.zeros((2, len(reader.vocabulary)), np.float32)
+    vectors[0, cut.terms], vectors[1, whole.terms] = cut.weights, whole.weights
+    cosine = vectors[0] @ vectors[1] / np.linalg.norm(vectors, axis=1).prod()
+    assert 0.97 <= cosine < 1  # other surroundings, other rounding
+
+
+def whole_page(grey: np.ndarray) -> tuple[list[ink.Rectangle], np.ndarray]:
+    rows, columns = grey.shape[0] // CELL, grey.shape[1] // CELL
+    return [(0, 0, rows, columns)], np.zeros((rows, columns), np.int32)
+
+
+def test_another_way_of_cutting_pages_is_another_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = ReaderEncoder(ReaderOptions()).fingerprint
+    monkeypatch.setattr(ink, "SETTINGS", (*ink.SETTINGS, 1))
+    assert ReaderEncoder(ReaderOptions()).fingerprint != before
 
 
 def test_reads_colour(reader: ReaderEncoder) -> None:

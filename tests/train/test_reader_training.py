@@ -17,7 +17,7 @@ from vsplade.errors import InputError
 from vsplade.train.options import TrainingConfig, TrainingRun
 from vsplade.train.reader import Training, batch_seed, learning_rate, train
 from vsplade.train.realpages import RealPage, read_page
-from vsplade.train.supply import Batch, GrowingPool, Supply, make_batch
+from vsplade.train.supply import Batch, GrowingPool, Supply, make_windows
 from vsplade.train.synthesis import Synthesis
 from vsplade.train.words import WordBank
 
@@ -72,7 +72,7 @@ def test_seeds_of_batches_and_runs_differ() -> None:
 def maker(synthesis: Synthesis, windows: int, seed: int) -> Callable[[int], Batch]:
     def make(number: int) -> Batch:
         torch.manual_seed(batch_seed(seed, number))
-        return make_batch(synthesis, None, windows, 0.0)
+        return make_windows(synthesis, None, windows, 0.0).worn(synthesis.plain)
 
     return make
 
@@ -125,9 +125,9 @@ def test_weights_alone_start_a_new_schedule(tmp_path: Path, tiny: NetworkConfig)
 def test_a_short_run_learns(tmp_path: Path, synthesis: Synthesis, tiny: NetworkConfig) -> None:
     """On one window that comes back again and again, with only its own terms to choose from."""
     torch.manual_seed(0)
-    batch = make_batch(synthesis, None, 1, 0.0)
+    batch = make_windows(synthesis, None, 1, 0.0).worn(synthesis.plain)
     while len(batch.targets.piece_term) < 40:  # a poster has few words of a size to be read
-        batch = make_batch(synthesis, None, 1, 0.0)
+        batch = make_windows(synthesis, None, 1, 0.0).worn(synthesis.plain)
     terms, numbers = batch.targets.piece_term.unique(return_inverse=True)
     assert len(terms) > 5
     batch = replace(batch, targets=replace(batch.targets, piece_term=numbers))
@@ -149,6 +149,7 @@ def test_train_runs_from_files_and_resumes(tmp_path: Path, face: Path, bank: Wor
     result = train(run, config, said.append)
     assert result["step"] == 1
     assert any("faces" in line for line in said)
+    assert train(replace(run, out=tmp_path / "echo"), replace(config, echo=2), said.append)["step"] == 1
     log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     assert log[0]["step"] == 1
     resumed = replace(run, resume=tmp_path / "run" / "last.safetensors")
@@ -157,6 +158,16 @@ def test_train_runs_from_files_and_resumes(tmp_path: Path, face: Path, bank: Wor
         train(replace(resumed, initial=resumed.resume), config, said.append)
     with pytest.raises(InputError, match="has no option"):
         train(replace(run, network='{"wings": 2}'), config, said.append)
+
+
+def test_windows_worn_twice_hold_the_same_words_in_other_pictures(synthesis: Synthesis) -> None:
+    torch.manual_seed(0)
+    windows = make_windows(synthesis, None, 4, 0.0)
+    kept = windows.pictures.clone()
+    first, second = windows.worn(), windows.worn()
+    assert torch.equal(windows.pictures, kept), "wear left the drawing alone"
+    assert torch.equal(first.targets.piece_term, second.targets.piece_term)
+    assert not torch.equal(first.pictures, second.pictures)
 
 
 def test_an_error_while_batches_are_made_reaches_the_training() -> None:
@@ -174,7 +185,7 @@ def test_real_pages_join_the_batch_and_their_errors_are_not_lost(synthesis: Synt
     assert page is not None
     pool = GrowingPool([page, page], CPU, (1,), say=lambda _: None).wait()
     torch.manual_seed(0)
-    batch = make_batch(synthesis, pool, 4, 0.5)
+    batch = make_windows(synthesis, pool, 4, 0.5).worn(synthesis.plain)
     assert batch.synthetic == 2
     assert batch.pictures.shape[0] == 4
     assert int(batch.targets.piece_window.max()) >= 2

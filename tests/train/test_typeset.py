@@ -197,13 +197,13 @@ def test_windows_are_pictures_with_labels(synthesis: Synthesis) -> None:
 
 
 def test_plain_windows_are_black_on_white(typesetter: Typesetter) -> None:
-    from vsplade.train.supply import make_batch
+    from vsplade.train.supply import make_windows
     from vsplade.train.synthesis import Synthesis
 
     scenes = [make_scene(seed, plain=True) for seed in range(6)]
     assert all(len(boxes) == 0 and len(runs) for runs, boxes in scenes)
     torch.manual_seed(0)
-    batch = make_batch(Synthesis(typesetter, scenes, plain=True), None, 6, 0.0)
+    batch = make_windows(Synthesis(typesetter, scenes, plain=True), None, 6, 0.0).worn(plain=True)
     assert batch.pictures.min() == 0
     assert batch.pictures.max() > 0.9
     assert (batch.pictures == 0).float().mean() > 0.5, "paper is white"

@@ -29,7 +29,7 @@ CHARACTER_CLASSES = 38  # blank, a-z, 0-9, anything else: supervision in trainin
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    vocabulary: int = 30_720
+    vocabulary: int = 31_744
     stem: int = 0
     """Channels between the folded picture and the fine grid; 0 goes there at once."""
     fine: int = 48

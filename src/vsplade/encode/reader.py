@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vsplade.encode import ink
 from vsplade.encode.boxes import box_on_ink
-from vsplade.encode.ink import BLOCK, rectangles
+from vsplade.encode.ink import BLOCK, CELL
 from vsplade.encode.neighbours import PAIRS, Neighbours
 from vsplade.encode.tokenizer import Tokenizer, letters_of
 from vsplade.encode.weighting import PageWeighting, damped
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MODEL = Path(__file__).with_name("data") / "reader"
-CELL = 8
 FOLD = 4
 HEAD_ROWS = 128
 """Cells named at a time: their logits over the vocabulary stay in the cache."""
@@ -168,7 +168,8 @@ class ReaderEncoder:
         for table in ("query.npy", "related.npy", "certainty.npy"):
             digest.update((self._folder / table).read_bytes())
         rest = {k: self._config[k] for k in (*_READING, *_WEIGHTING, "related", "lightest")}
-        digest.update(json.dumps([rest, self.options.point, self.reading_edge], sort_keys=True).encode())
+        settings = [rest, self.options.point, self.reading_edge, ink.SETTINGS]
+        digest.update(json.dumps(settings, sort_keys=True).encode())
         return f"reader-{digest.hexdigest()}"
 
     @cached_property
@@ -344,15 +345,17 @@ class ReaderEncoder:
         width = self._config["network"]["middle"] + self._config["network"]["coarse"]
         places, chances = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.float32)]
         features = [np.zeros((0, width), np.float32)]
-        for top, left, bottom, right in rectangles(padded):
-            window = padded[top * BLOCK : bottom * BLOCK, left * BLOCK : right * BLOCK]
+        shown, owner = ink.windows(padded)
+        for number, (top, left, bottom, right) in enumerate(shown):
+            window = padded[top * CELL : bottom * CELL, left * CELL : right * CELL]
             dark = fold(255 - window).astype(np.float32) / 255
             word, fine, coarse = self._sessions[0].run(None, {"picture": dark})
-            rows, columns = np.nonzero(word[0] > self._config["floor"])
+            own = owner[top:bottom, left:right] == number
+            rows, columns = np.nonzero((word[0] > self._config["floor"]) & own)
             seen = np.concatenate([fine[0][:, rows, columns], coarse[0][:, rows // 2, columns // 2]])
             features.append(np.ascontiguousarray(seen.T))
             chances.append(1 / (1 + np.exp(-word[0][rows, columns])))
-            places.append(np.stack([columns * CELL + left * BLOCK, rows * CELL + top * BLOCK], 1))
+            places.append(np.stack([columns + left, rows + top], 1) * CELL)
         return Words(np.concatenate(places), np.concatenate(chances), np.concatenate(features), copy.size)
 
     def _type_sizes(self, words: Words) -> NDArray[np.float32]:

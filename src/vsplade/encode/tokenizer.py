@@ -1,12 +1,13 @@
 """Words to vocabulary terms: the one tokenizer, for queries, text layers and the reader's labels.
 
 Why our own. The reader has to name, from pixels alone, the pieces that a query will be split into, so the
-pieces follow what can be *seen*: lower case, accents stripped, punctuation never a term, digits in fixed
-groups of three from the left (years stay whole). Frequent words are terms of their own. Any other word is
-known by how it begins, how it ends and, when it is long, by the letters in its middle: ``toxicology`` is
-``tox##``, ``##icol##`` and ``##logy``. Each of the three can be read where it stands. Pieces that follow one
-another without a gap, as other tokenizers cut them, cannot: where one ends depends on all the letters before
-it (docs/log.md has what that cost). It loads in milliseconds and needs no library at query time.
+pieces follow what can be *seen*: lower case, accents stripped, punctuation never a term. Frequent words,
+years and numbers of up to three digits are terms of their own; a longer number is its first and last two or
+three digits. Any other word is known by how it begins, how it ends and, when it is long, by the letters in
+its middle: ``toxicology`` is ``tox##``, ``##icol##`` and ``##logy``. Each of the three can be read where it
+stands. Pieces that follow one another without a gap, as other tokenizers cut them, cannot: where one ends
+depends on all the letters before it (docs/log.md has what that cost). It loads in milliseconds and needs no
+library at query time.
 """
 
 from __future__ import annotations
@@ -119,15 +120,13 @@ class Tokenizer:
         return tuple(self._groups(word) if word.isdigit() else self._parts(word))
 
     def _groups(self, digits: str) -> Iterator[Span]:
-        """A year, or three digits, from the left, then what is left of three digits."""
-        start = 0
-        while start < len(digits):
-            for end in range(min(len(digits), start + 4), start, -1):
-                term = self._terms.get((GOES_ON if start else "") + digits[start:end])
-                if term is not None:
-                    yield term, start, end
-                    break
-            start = end
+        """The first and the last digits of a long number: two or three each."""
+        size = len(digits)
+        first, last = min(3, (size + 1) // 2), min(3, size // 2)
+        for token, start in ((digits[:first] + GOES_ON, 0), (GOES_ON + digits[size - last :], size - last)):
+            term = self._terms.get(token)
+            if term is not None:
+                yield term, start, start + len(letters_of(token))
 
     def _parts(self, word: str) -> Iterator[Span]:
         size = len(word)

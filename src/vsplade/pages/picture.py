@@ -69,7 +69,10 @@ class PictureFile:
         if grey and image.format == "WEBP" and image.mode == "RGB":
             image = decode_grey(self._path, image.size) or image
         image.load()
-        shown = to_grey_or_rgb(image.convert("L") if grey and image.mode == "RGB" else image, longest_edge)
+        # Few enough pixels for the page's place in shared memory: who reads it shrinks it by itself, and
+        # doing that twice took longer than decoding.
+        edge = longest_edge if image.width * image.height > longest_edge**2 else 0
+        shown = to_grey_or_rgb(image.convert("L") if grey and image.mode == "RGB" else image, edge)
         return PageContent(Pixels.of(shown if turn is None else shown.transpose(turn)), *upright)
 
     def close(self) -> None:

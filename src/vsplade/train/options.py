@@ -38,7 +38,7 @@ class FontsOptions:
 class VocabularyOptions:
     text: tuple[Path, ...] = option("Text files; each has the same say.", argument=True)
     out: Path = option("The vocabulary to write, a token a line.")
-    size: int = option("Tokens in all.", 30_720)
+    size: int = option("Tokens in all.", 31_744)
     whole_words: int = option("Frequent words that are tokens of their own.", 22_000)
 
 
@@ -103,6 +103,7 @@ class TrainingConfig:
         "Length of the whole schedule; a resumed run counts what was spent before.", 600.0
     )
     windows: int = option("Windows a batch.", 256)
+    echo: int = option("Batches that one drawing makes, each with wear of its own: drawing takes long.", 1)
     real_share: float = option("Share of the windows that is cut from the PDFs.", 0.3)
     rate: float = option("Highest learning rate.", 2e-3)
     decay: float = option("Weight decay of AdamW.", 0.02)
@@ -125,7 +126,7 @@ class TrainingConfig:
     compile: bool = option("Compile the network with torch.compile.", False)
 
     def __post_init__(self) -> None:
-        for name in ("seconds", "windows", "rate", "pieces", "scenes", "pages_per_file", "cool_down"):
+        for name in ("seconds", "windows", "echo", "rate", "pieces", "scenes", "pages_per_file", "cool_down"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"Training option {name!r} must be above 0, not {getattr(self, name)}.")
         for name in ("real_share", "warm_up", "cool_down", "rounded"):

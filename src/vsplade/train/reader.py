@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from vsplade.train.glyphs import build_atlas
 from vsplade.train.options import TrainingConfig, TrainingRun
 from vsplade.train.reading import Losses, reader_losses
 from vsplade.train.realpages import page_jobs, read_pages
-from vsplade.train.supply import Batch, GrowingPool, Supply, make_batch
+from vsplade.train.supply import Batch, GrowingPool, Supply, Windows, make_windows
 from vsplade.train.synthesis import Synthesis, make_scenes
 from vsplade.train.typeset import Typesetter
 from vsplade.train.words import WordBank
@@ -57,9 +58,9 @@ def face_weights(paths: list[Path]) -> Tensor:
     return torch.tensor([4.0 if c else 1.0 for c in common])
 
 
-def batch_seed(seed: int, number: int) -> int:
-    """A seed for each batch of each run, far from all the others."""
-    return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> 1)
+def batch_seed(*numbers: int) -> int:
+    """A seed for the run's seed, the batch's number and what it is for, far from all the others."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
 
 
 def build_supply(
@@ -77,7 +78,7 @@ def build_supply(
         raise InputError(f"There is no PDF in {run.pdfs}. Leave out --pdfs to train on drawn pages only.")
     pool = None
     if pdfs:
-        jobs = page_jobs(pdfs, config.pages_per_file, (1000, 1700), config.seed)[: run.most_pages or None]
+        jobs = page_jobs(pdfs, config.pages_per_file, (850, 1500), config.seed)[: run.most_pages or None]
         pool = GrowingPool(read_pages(jobs, workers), device, (1000, 3000, 6000), say)
     atlas, faces = build_atlas(fonts[: run.most_fonts or None], workers)
     typesetter = Typesetter(WordBank.load(run.words), atlas.to(device), face_weights(faces), device)
@@ -87,9 +88,15 @@ def build_supply(
     if pool is not None:
         pool.wait()
 
-    def make(number: int) -> Batch:
+    @lru_cache(1)
+    def drawn(number: int) -> Windows:
         torch.manual_seed(batch_seed(config.seed, number))
-        return make_batch(synthesis, pool.pool if pool else None, config.windows, config.real_share)
+        return make_windows(synthesis, pool.pool if pool else None, config.windows, config.real_share)
+
+    def make(number: int) -> Batch:
+        windows = drawn(number // config.echo)
+        torch.manual_seed(batch_seed(config.seed, number, 1))
+        return windows.worn(config.plain)
 
     return Supply(make, device, first)
 

@@ -73,16 +73,28 @@ class GrowingPool:
         return self.pool
 
 
-def make_batch(synthesis: Synthesis, pool: PagePool | None, windows: int, real_share: float) -> Batch:
+@dataclass(frozen=True)
+class Windows:
+    """As they were drawn and cut, before wear."""
+
+    pictures: Tensor
+    labels: Labels
+    synthetic: int
+
+    def worn(self, plain: bool = False) -> Batch:
+        """Another picture of the same words each time; ``plain`` leaves them as they are."""
+        pictures = self.pictures if plain else degrade(self.pictures.clone())
+        return Batch(pictures, build_targets(self.labels, pictures), self.synthetic)
+
+
+def make_windows(synthesis: Synthesis, pool: PagePool | None, windows: int, real_share: float) -> Windows:
     real = int(windows * real_share) if pool is not None else 0
     pictures, labels = synthesis.windows(windows - real)
     if pool is not None and real:
         cut, cut_labels = pool.windows(real)
         labels = Labels.join(labels, cut_labels, windows - real)
         pictures = torch.cat([pictures, cut])
-    if not synthesis.plain:
-        pictures = degrade(pictures)
-    return Batch(pictures, build_targets(labels, pictures), windows - real)
+    return Windows(pictures, labels, windows - real)
 
 
 class Supply:

@@ -27,7 +27,8 @@ SHOWN = 0.4
 
 def digit_pieces() -> list[str]:
     groups = [f"{n:0{width}d}" for width in (1, 2, 3) for n in range(10**width)]
-    return groups + [GOES_ON + group for group in groups] + [str(year) for year in range(1800, 2100)]
+    parts = [form.format(group) for form in ("{}" + GOES_ON, GOES_ON + "{}") for group in groups[10:]]
+    return groups + parts + [str(year) for year in range(1800, 2100)]
 
 
 def corpus_frequencies(files: Iterable[Path]) -> dict[str, float]:
