@@ -1,22 +1,22 @@
 #!/bin/sh
 # Everything behind the reader that ships, from public sources to the files in src/vsplade/encode/data/reader.
 #
-#   runs/reader.sh WORK [STEP...]        steps: packages text vocabulary words pdfs train probe export queries
+#   runs/reader.sh WORK [STEP...]        steps: packages text vocabulary words pdfs train narrow finish probe export queries
 #
 # Needs Debian or Ubuntu's apt-get (as a user; nothing is installed), pip install 'vsplade[train]', and a GPU for
-# the step `train`. WORK must hold data/ with what apt does not have (docs/training.md says where it comes from):
+# the steps `train` and `finish`. WORK must hold data/ with what apt does not have (docs/training.md says where it comes from):
 #   data/reports/*.pdf              28 annual reports (enterprise-rag-challenge)
 #   data/medquad.jsonl.gz           MedQuAD: {"query", "text"} lines
 #   data/wikitables.*.jsonl.gz      WikiTableQuestions: tables {"_id", "tsv"} and queries {"query", "table"}
 #   data/charts/pairs.jsonl.gz      Chart-to-text, Statista part: {"query", "caption"} lines
 #
-# SECONDS_OF_TRAINING  length of the schedule (default 7200: two hours on one H200)
-# STOP_AFTER           stop the step `train` after so many seconds; running it again goes on from the checkpoint
+# SECONDS_OF_TRAINING  length of the schedule of the step `train`, and of `finish` (default 3600 each: two hours on one H200)
+# STOP_AFTER           stop either step after so many seconds; running it again goes on from the checkpoint
 set -eu
 
 work=${1:?"usage: runs/reader.sh WORK [STEP...]"}
 shift
-[ $# -gt 0 ] || set -- packages text vocabulary words pdfs train probe export queries
+[ $# -gt 0 ] || set -- packages text vocabulary words pdfs train narrow finish probe export queries
 packaged=$(cd "$(dirname "$0")/.." && pwd)/src/vsplade/encode/data
 
 TEXTS="dict-gcide dict-wn dict-foldoc manpages manpages-dev python3.11-doc"
@@ -85,13 +85,27 @@ step_pdfs() { # real pages; pari-doc and texlive-science-doc are left out on pur
     done
 }
 
-step_train() {
-    set -- --words "$work/words.npz" --fonts "$work/fonts" --pdfs "$work/pdfs" --out "$work/run" \
-        --seconds "${SECONDS_OF_TRAINING:-7200}" --stop-after "${STOP_AFTER:-0}"
-    if [ -f "$work/run/last.safetensors" ]; then
-        set -- "$@" --resume "$work/run/last.safetensors"
-    fi
-    vsplade train reader "$@"
+WIDE='{"stem": 96, "fine": 64, "middle": 128, "coarse": 256, "middle_blocks": 3, "coarse_blocks": 4}'
+
+train_into() { # FOLDER OPTIONS...: a schedule of its own, or on with the one that was begun
+    run=$1
+    shift
+    [ ! -f "$run/last.safetensors" ] || set -- --resume "$run/last.safetensors"
+    vsplade train reader --words "$work/words.npz" --fonts "$work/fonts" --pdfs "$work/pdfs" --out "$run" \
+        --real-share 0.35 --seconds "${SECONDS_OF_TRAINING:-3600}" --stop-after "${STOP_AFTER:-0}" "$@"
+}
+
+step_train() { # twice the arithmetic of what ships: from nothing, a narrow network stays behind
+    train_into "$work/run-wide" --network "$WIDE" --rate 2e-3
+}
+
+step_narrow() {
+    vsplade train narrow "$work/run-wide/last.safetensors" --pdfs "$work/pdfs" --out "$work/narrow.safetensors"
+}
+
+step_finish() {
+    train_into "$work/run" --initial "$work/narrow.safetensors" --rate 9e-4 --warm-up 0.03 --cool-down 0.85 \
+        --echo 2 --rounded 0.15
 }
 
 step_probe() { # only where there are page pictures to look at
@@ -116,7 +130,7 @@ step_queries() {
 
 for step in "$@"; do
     case $step in
-    packages | text | vocabulary | words | pdfs | train | probe | export | queries) "step_$step" ;;
+    packages | text | vocabulary | words | pdfs | train | narrow | finish | probe | export | queries) "step_$step" ;;
     *) echo "unknown step: $step" >&2 && exit 2 ;;
     esac
 done

@@ -103,7 +103,7 @@ class TrainingConfig:
         "Length of the whole schedule; a resumed run counts what was spent before.", 600.0
     )
     windows: int = option("Windows a batch.", 256)
-    echo: int = option("Batches that one drawing makes, each with wear of its own: drawing takes long.", 1)
+    echo: int = option("Batches that one drawing makes, each with wear of its own.", 1)
     real_share: float = option("Share of the windows that is cut from the PDFs.", 0.3)
     rate: float = option("Highest learning rate.", 2e-3)
     decay: float = option("Weight decay of AdamW.", 0.02)
