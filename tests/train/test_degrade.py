@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="training needs torch: pip install '
 
 from torch import Tensor
 
-from vsplade.train.degrade import age_planes, blur, degrade, jpeg, resample, swell
+from vsplade.train.degrade import age_planes, blur, degrade, fax, jpeg, resample, swell
 
 SIZE = 512
 
@@ -59,8 +59,22 @@ def centroid(x: Tensor) -> Tensor:
 def test_resampling_does_not_shift_the_far_corner(factor: float) -> None:
     x = torch.zeros(1, SIZE, SIZE)
     x[0, 480:496, 470:490] = 1
-    moved = centroid(resample(x, factor)[0]) - centroid(x[0])
+    moved = centroid(resample(x, factor, factor)[0]) - centroid(x[0])
     assert float(moved.abs().max()) < 0.1
+
+
+def test_a_fax_loses_lines_not_dots_and_moves_nothing() -> None:
+    x = torch.zeros(2, SIZE, SIZE)
+    x[0, 100:200:2, 100:200] = 1  # lines one pixel high
+    x[1, 100:200, 100:200:2] = 1  # and one pixel wide
+    level, steep = torch.full((2, 1, 1), 0.5), torch.full((2, 1, 1), 20.0)
+    faxed = fax(x, level, steep)
+    down, across = (float(faxed[n, 110:190, 110:190].std()) for n in (0, 1))
+    assert down < across / 2, f"lines {down:.3f}, dots {across:.3f}"
+    square = torch.zeros(1, SIZE, SIZE)
+    square[0, 300:320, 400:430] = 1
+    worn = fax(square, level[:1], steep[:1])[0]
+    assert float((centroid(worn * (worn > 0.05)) - centroid(square[0])).abs().max()) < 0.2
 
 
 def test_blur_swell_and_jpeg_keep_the_middle() -> None:

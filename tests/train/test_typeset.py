@@ -15,7 +15,16 @@ from vsplade.train.draw import draw_glyphs
 from vsplade.train.scenes import KINDS, NUMBERS, PROSE, RARE, RUN, SIZE, Scene, make_scene
 from vsplade.train.synthesis import Synthesis, random_affine, take
 from vsplade.train.typeset import Labels, Typesetter
-from vsplade.train.words import CHARSET, CODE, WordBank, character_classes, made_up, spell, upper_codes
+from vsplade.train.words import (
+    CHARSET,
+    CODE,
+    WordBank,
+    address,
+    character_classes,
+    made_up,
+    spell,
+    upper_codes,
+)
 
 IDENTITY = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
 
@@ -64,6 +73,21 @@ def test_made_up_words_can_be_set() -> None:
     words = [made_up(rng) for _ in range(400)]
     assert all(spell(word, tokenizer) for word in words)
     assert any(char.isdigit() for word in words for char in word)
+
+
+def test_words_without_spaces_are_labelled_one_by_one() -> None:
+    import random
+
+    rng, tokenizer = random.Random(3), Tokenizer.load()
+    words = [address(["harbour", "ship"], rng) for _ in range(200)]
+    set_ = [(word, spelled) for word in words if (spelled := spell(word, tokenizer))]
+    assert len(set_) > 150, "most are short enough"
+    for word, (_, spans) in set_:
+        for term, start, end in spans:
+            if tokenizer.token(term) in ("harbour", "ship"):
+                assert word[start:end].lower() == tokenizer.token(term)
+    assert any(word.startswith("www.") for word in words)
+    assert any("@" in word for word in words)
 
 
 def test_classes_and_capitals_agree() -> None:

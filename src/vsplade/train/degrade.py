@@ -52,9 +52,9 @@ def swell(x: Tensor, amount: Tensor) -> Tensor:
     )
 
 
-def resample(x: Tensor, factor: float) -> Tensor:
-    """Down to ``factor`` of the size and up again: a low-resolution scan or screenshot."""
-    size = (round(x.shape[-2] * factor), round(x.shape[-1] * factor))
+def resample(x: Tensor, down: float, across: float) -> Tensor:
+    """To these shares of the sides and back again: a low-resolution scan or screenshot."""
+    size = (round(x.shape[-2] * down), round(x.shape[-1] * across))
     small = functional.interpolate(x[:, None], size=size, mode="bilinear", antialias=True)
     return functional.interpolate(small, size=x.shape[-2:], mode="bicubic")[:, 0].clamp(0, 1)
 
@@ -107,6 +107,11 @@ def threshold(x: Tensor, level: Tensor, steep: Tensor) -> Tensor:
     return torch.sigmoid((x - low - (high - low) * level) * steep)
 
 
+def fax(x: Tensor, level: Tensor, steep: Tensor) -> Tensor:
+    """Half as many lines as dots in a line, in black and white."""
+    return threshold(resample(x, 0.55, 0.9), level, steep)
+
+
 def speckle(x: Tensor, density: Tensor) -> Tensor:
     chance = torch.rand_like(x)
     dark = torch.where(chance < density, torch.ones_like(x), x)
@@ -122,8 +127,9 @@ def degrade(x: Tensor) -> Tensor:
     eighth = max(1, n // 8)
     parts = torch.randperm(n, device=device)[: 3 * eighth].split(eighth)
     for part, factor in zip(parts, (0.62, 0.75, 0.87), strict=False):
-        x[part] = resample(x[part], factor)
+        x[part] = resample(x[part], factor, factor)
     steps: list[tuple[float, Callable[..., Tensor], tuple[tuple[float, float], ...]]] = [
+        (0.07, fax, ((0.25, 0.55), (8, 40))),
         (0.2, swell, ((-0.5, 0.6),)),
         (0.6, blur, ((0.05, 1.1),)),
         (0.25, sharpen, ((0, 1.2),)),
@@ -131,7 +137,7 @@ def degrade(x: Tensor) -> Tensor:
         (0.2, threshold, ((0.3, 0.7), (6, 40))),
         (0.2, speckle, ((0, 0.006),)),
         (0.5, jpeg, ((0.2, 3.5),)),
-        (0.35, lambda some, contrast, lift: some * contrast + (1 - contrast) * lift, ((0.35, 1), (0, 1))),
+        (0.35, lambda some, contrast, lift: some * contrast + (1 - contrast) * lift, ((0.25, 1), (0, 1))),
         (0.18, lambda some: 1 - some, ()),
     ]
     for share, step, ranges in steps:

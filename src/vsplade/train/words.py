@@ -2,7 +2,7 @@
 
 Every distinct printed word is kept once, with its characters and with where its vocabulary pieces lie in it;
 a stream of word numbers then holds running text, every vocabulary word, rare words, and made-up numbers,
-dates and codes. Drawing a page is then array look-ups only, which a GPU does in one go.
+dates, codes and addresses. Drawing a page is then array look-ups only, which a GPU does in one go.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ ENOUGH = 4
 """Letters that a broken word is guessed by."""
 BROKEN = 0.03
 """The share of long words of running text that are broken, as at the end of a line."""
+ADDRESSES = 0.15
+"""The share of what is made up that is words without spaces between them."""
 KINDS = ("prose", "vocabulary", "rare", "numbers")
 
 
@@ -206,6 +208,27 @@ def made_up(rng: random.Random) -> str:
     return rng.choice(forms)()
 
 
+ENDINGS = ("com", "org", "net", "edu", "gov", "co.uk", "de", "info")
+
+
+def address(words: Sequence[str], rng: random.Random) -> str:
+    """Words that print joins without a space: of the net, of mail, and by a slash or a hyphen."""
+    one, other, ending = rng.choice(words), rng.choice(words), rng.choice(ENDINGS)
+    forms = [
+        f"www.{one}.{ending}",
+        f"{one}.{ending}/{other}",
+        f"https://{one}.{ending}",
+        f"{one}@{other}.{ending}",
+        f"{one}.{other}@",
+        f"/{one}/{other}",
+        f"{one}/{other}",
+        f"{one.capitalize()}/{other.capitalize()}",
+        f"{one}-{other}",
+        f"{one.capitalize()}-{other}",
+    ]
+    return rng.choice(forms)
+
+
 def dressed(word: str, rng: random.Random) -> str:
     """A vocabulary word as print shows it: capitals, now and then a mark of punctuation."""
     word = rng.choice([word, word, word.capitalize(), word.capitalize(), word.upper()])
@@ -237,7 +260,9 @@ def build_words(options: WordsOptions) -> dict[str, Any]:
     every = [dressed(word, rng) for _ in range(options.repeats) for word in rng.sample(whole, len(whole))]
     general = top_n_list("en", options.rare)
     rare = [dressed(word, rng) for _ in range(2) for word in rng.sample(general, len(general))]
-    numbers = [made_up(rng) for _ in range(options.numbers)]
+    numbers = [
+        address(general, rng) if rng.random() < ADDRESSES else made_up(rng) for _ in range(options.numbers)
+    ]
     sources: dict[str, list[Sequence[str | tuple[str, str]]]] = {
         "prose": [break_words(run, rng) for run in prose(options.text, options.words_each, rng)],
         "vocabulary": [every],
