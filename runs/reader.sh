@@ -87,16 +87,20 @@ step_pdfs() { # real pages; pari-doc and texlive-science-doc are left out on pur
 
 WIDE='{"stem": 96, "fine": 64, "middle": 128, "coarse": 256, "middle_blocks": 3, "coarse_blocks": 4}'
 
-train_into() { # FOLDER OPTIONS...: a schedule of its own, or on with the one that was begun
-    run=$1
-    shift
-    [ ! -f "$run/last.safetensors" ] || set -- --resume "$run/last.safetensors"
+train_into() { # FOLDER INITIAL OPTIONS...: from the weights of INITIAL ("" is none), or on with what was begun
+    run=$1 initial=$2
+    shift 2
+    if [ -f "$run/last.safetensors" ]; then
+        set -- "$@" --resume "$run/last.safetensors"
+    elif [ -n "$initial" ]; then
+        set -- "$@" --initial "$initial"
+    fi
     vsplade train reader --words "$work/words.npz" --fonts "$work/fonts" --pdfs "$work/pdfs" --out "$run" \
         --real-share 0.35 --seconds "${SECONDS_OF_TRAINING:-3600}" --stop-after "${STOP_AFTER:-0}" "$@"
 }
 
 step_train() { # twice the arithmetic of what ships: from nothing, a narrow network stays behind
-    train_into "$work/run-wide" --network "$WIDE" --rate 2e-3
+    train_into "$work/run-wide" "" --network "$WIDE" --rate 2e-3
 }
 
 step_narrow() {
@@ -104,7 +108,7 @@ step_narrow() {
 }
 
 step_finish() {
-    train_into "$work/run" --initial "$work/narrow.safetensors" --rate 9e-4 --warm-up 0.03 --cool-down 0.85 \
+    train_into "$work/run" "$work/narrow.safetensors" --rate 9e-4 --warm-up 0.03 --cool-down 0.85 \
         --echo 2 --rounded 0.15
 }
 

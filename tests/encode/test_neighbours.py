@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 
 from vsplade.encode import load_encoder
+from vsplade.encode.cells import Cells
 from vsplade.encode.neighbours import PAIRS, Neighbours, hashed
-from vsplade.encode.reader import Cells, ReaderEncoder
+from vsplade.encode.reader import ReaderEncoder
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.types import Page, SparseVector, shown
 

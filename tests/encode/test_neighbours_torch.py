@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from vsplade.encode import neighbours as on_host  # noqa: E402
+from vsplade.encode.cells import Cells  # noqa: E402
 from vsplade.encode.neighbours import PAIRS, Neighbours  # noqa: E402
 from vsplade.encode.neighbours_torch import NeighboursOnDevice, Standing, hashed  # noqa: E402
-from vsplade.encode.reader import Cells  # noqa: E402
 from vsplade.encode.tokenizer import Tokenizer  # noqa: E402
 from vsplade.encode.turns import finish  # noqa: E402
 

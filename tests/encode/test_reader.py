@@ -14,8 +14,9 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from vsplade.encode import ink, load_encoder
+from vsplade.encode.cells import type_size
 from vsplade.encode.ink import CELL
-from vsplade.encode.reader import MODEL, ReaderEncoder, ReaderOptions, type_size
+from vsplade.encode.reader import MODEL, ReaderEncoder, ReaderOptions
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.types import Page
@@ -85,8 +86,8 @@ def test_small_type_on_small_copies_is_left_to_the_page(reader: ReaderEncoder) -
 
 
 def test_size_before_naming_is_that_of_the_head(reader: ReaderEncoder) -> None:
-    words = reader._find_words(sheet(WORDS))
-    np.testing.assert_allclose(reader._type_sizes(words), reader._name([words]).em, rtol=0.02)
+    words = reader.cells.find_words(sheet(WORDS))
+    np.testing.assert_allclose(reader.cells.type_sizes(words), reader.cells.name([words]).em, rtol=0.02)
 
 
 def test_size_of_type_is_that_of_most_words() -> None:
@@ -117,7 +118,7 @@ def test_words_of_every_window_stand_where_they_are_on_the_page(reader: ReaderEn
     image, middles = form()
     shown, _ = ink.windows(np.asarray(image))
     assert len(shown) >= len(middles)
-    cells = reader._name([reader._find_words(image)])
+    cells = reader.cells.name([reader.cells.find_words(image)])
     for word, middle in middles.items():
         (term,) = Tokenizer.load().encode(word)
         (row,) = np.flatnonzero((cells.term[:, 0] == term) & (cells.probability[:, 0] > 0.5))

@@ -110,6 +110,26 @@ def test_rare_shapes_share_a_batch() -> None:
     assert len(sent) <= 5
 
 
+def test_a_long_strip_does_not_share_a_batch_with_a_tall_one() -> None:
+    from concurrent.futures import Future
+
+    from vsplade.encode.batching import PageQueue
+
+    sent: list[list[tuple[int, int]]] = []
+
+    def submit(images: list[Image.Image]) -> Future[list[SparseVector]]:
+        sent.append([image.size for image in images])
+        done: Future[list[SparseVector]] = Future()
+        done.set_result([SparseVector.from_dict({1: 1.0}) for _ in images])
+        return done
+
+    queue = PageQueue(submit, 8)
+    for size in ((30_000, 60), (60, 30_000), (1000, 1400), (1400, 1000)):
+        queue.add(Image.new("L", size))
+    assert len(list(queue.rest())) == 4
+    assert sent == [[(30_000, 60)], [(60, 30_000)], [(1000, 1400), (1400, 1000)]]
+
+
 def test_places_are_those_of_the_words() -> None:
     image = Image.new("L", (400, 500), 255)
     image.paste(sheet("harbour", 24, 240, 100), (150, 370))
@@ -215,7 +235,7 @@ def test_places_of_a_mask_without_waiting() -> None:
 
 def test_tiny_type_is_told_as_on_the_cpu() -> None:
     """Half of the weight below a bound, and the weighted median below it, are the same thing."""
-    from vsplade.encode.reader import type_size
+    from vsplade.encode.cells import type_size
     from vsplade.encode.reader_torch import Found, TorchReaderEncoder
 
     encoder = load_encoder("reader:device=cpu:0")

@@ -166,6 +166,16 @@ def test_bomb_is_refused_by_its_header(tmp_path: Path) -> None:
         read(png_header_only(tmp_path / "x.png", 40_000, 40_000))
 
 
+@pytest.mark.parametrize(
+    ("size", "expected"), [((124, 175), (124, 175)), ((150, 150), (150, 150)), ((160, 160), (150, 150))]
+)
+def test_a_picture_of_no_more_pixels_than_a_square_of_the_edge_keeps_them(
+    tmp_path: Path, size: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    drawing(size).save(tmp_path / "x.png")
+    assert pixels(read(tmp_path / "x.png", 150)).size == expected
+
+
 def test_large_jpeg_counts_what_is_decoded_unless_progressive(tmp_path: Path) -> None:
     limits = Limits(max_pixels=2_000_000)
     drawing((8000, 2000)).save(tmp_path / "plain.jpg")

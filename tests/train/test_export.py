@@ -14,8 +14,8 @@ pytest.importorskip("onnx", reason="export needs onnx: pip install 'vsplade[trai
 pytest.importorskip("safetensors", reason="checkpoints need safetensors: pip install 'vsplade[train]'")
 onnxruntime = pytest.importorskip("onnxruntime")
 
+from vsplade.encode.cells import fold
 from vsplade.encode.network import NetworkConfig, Reader
-from vsplade.encode.reader import fold
 from vsplade.encode.reader_torch import load_network
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 8
 """Batches of pages taken and not yet answered, before some are run that are not full."""
+LARGEST_SHARED = 256
+"""Squares of SIDE that the common shape of different pages has, at most: a long strip beside a tall one would
+be padded to a picture that no GPU holds.
+"""
 SIDE = 128
 """Pages are filled up to multiples of this. There must be few shapes: cuDNN takes a third of a second to
 prepare for each, and batches of one shape must fill up. For the same reason numbers of pages are rounded up.
@@ -70,10 +74,16 @@ class PageQueue:
     def _odd_ones(self, first: _Open) -> list[_Open]:
         """Pages that can wait no longer, and others of rare shapes: they share a batch, at some loss."""
         chosen, room = [first], self._batch - len(first.images)
-        for pages in sorted(self._open.values(), key=lambda pages: len(pages.images)):
-            if pages is not first and len(pages.images) <= min(room, self._batch // 2):
+        width, height = next(shape for shape, pages in self._open.items() if pages is first)
+        for shape, pages in sorted(self._open.items(), key=lambda one: len(one[1].images)):
+            common = max(width, shape[0]), max(height, shape[1])
+            fits = (
+                len(pages.images) <= min(room, self._batch // 2) and common[0] * common[1] <= LARGEST_SHARED
+            )
+            if pages is not first and fits:
                 chosen.append(pages)
                 room -= len(pages.images)
+                width, height = common
         self._open = {shape: pages for shape, pages in self._open.items() if pages not in chosen}
         return chosen
 

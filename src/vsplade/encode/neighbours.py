@@ -19,7 +19,7 @@ from vsplade.encode.boxes import TYPE, width_of
 from vsplade.encode.tokenizer import GOES_ON, Tokenizer
 
 if TYPE_CHECKING:
-    from vsplade.encode.reader import Cells
+    from vsplade.encode.cells import Cells
 
 BITS = 15
 PAIRS = 1 << BITS

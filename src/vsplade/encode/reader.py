@@ -1,9 +1,8 @@
 """The page reader that ships: pixels to words and weights, by onnxruntime on any CPU.
 
-A page is read at one size and on two small copies, for large type; where most of its type turns out to be
-tiny, it is read again at a larger size. On each, the trunk finds the cells where a word piece has its middle
-and the head names it; a term's evidence is the expected number of times it stands on the page, and
-``weighting`` makes its weight of that. Query weights are a learned table: no network runs for a query.
+``cells`` tells which terms stand where on a page. A term's evidence is the expected number of times it stands
+there, ``weighting`` makes its weight of that, and ``neighbours`` adds the terms that stand side by side.
+Query weights are a learned table: no network runs for a query.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from vsplade.encode import ink
 from vsplade.encode.boxes import box_on_ink
-from vsplade.encode.ink import BLOCK, CELL
+from vsplade.encode.cells import CellReader, Cells, at_size
 from vsplade.encode.neighbours import PAIRS, Neighbours
 from vsplade.encode.tokenizer import Tokenizer, letters_of
 from vsplade.encode.weighting import PageWeighting, damped
@@ -35,11 +34,6 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MODEL = Path(__file__).with_name("data") / "reader"
-FOLD = 4
-HEAD_ROWS = 128
-"""Cells named at a time: their logits over the vocabulary stay in the cache."""
-LEAST_READ = 3.0
-"""Words, at least, by which the size of a page's type is judged."""
 _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
 _READING = ("points", "scales", "floor", "zoom", "tiny", "large", "doubt", "pairs")
 _FILES = ("trunk.onnx", "head.onnx", "size.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
@@ -59,52 +53,6 @@ class ReaderOptions:
     """A folder with another model in the same layout."""
     device: str = "cpu"
     """``cpu`` is onnxruntime; any other device, as ``cuda``, is torch's."""
-
-
-@dataclass(frozen=True)
-class Cells:
-    """What was read: one row a cell, the best few terms of each."""
-
-    middle: NDArray[np.float32]  # (n, 2) x, y in fractions of the page
-    pixel: NDArray[np.float32]  # (n, 2) one pixel of the copy it was read on, in fractions of the page
-    probability: NDArray[np.float32]  # (n, best), that the term stands there
-    term: NDArray[np.int32]
-    em: NDArray[np.float32]  # (n,) of the type, in pixels of the copy
-
-
-@dataclass(frozen=True)
-class Words:
-    """Where words stand on a copy of the page: one row a cell that holds the middle of a piece."""
-
-    place: NDArray[np.int64]  # (n, 2) x, y in pixels of the copy
-    chance: NDArray[np.float32]
-    features: NDArray[np.float32]
-    size: tuple[int, int]
-    """Of the copy: width, height."""
-
-    @property
-    def pixel(self) -> NDArray[np.float32]:
-        """(n, 2) one pixel of the copy, in fractions of the page."""
-        return np.repeat(np.array([[1 / side for side in self.size]], np.float32), len(self.place), axis=0)
-
-    def only(self, rows: NDArray[np.bool_]) -> Words:
-        return Words(self.place[rows], self.chance[rows], self.features[rows], self.size)
-
-
-def type_size(em: NDArray[np.float32], weight: NDArray[np.float32]) -> float:
-    """The em that half of what was read is smaller than; infinite where next to nothing was."""
-    order = np.argsort(em, kind="stable")
-    running = np.cumsum(weight[order])
-    if not len(order) or running[-1] < LEAST_READ:
-        return np.inf
-    return float(em[order[np.searchsorted(running, running[-1] / 2)]])
-
-
-def fold(picture: NDArray[Any]) -> NDArray[Any]:
-    """(height, width) to (1, 16, height / 4, width / 4): the pixels of each 4 x 4 block become channels."""
-    height, width = picture.shape
-    blocks = picture.reshape(height // FOLD, FOLD, width // FOLD, FOLD).transpose(1, 3, 0, 2)
-    return np.ascontiguousarray(blocks).reshape(1, FOLD * FOLD, height // FOLD, width // FOLD)
 
 
 class ReaderVocabulary:
@@ -228,23 +176,6 @@ class ReaderEncoder:
         pairs: NDArray[np.int64] = np.load(self._folder / "related.npy", allow_pickle=False).astype(np.int64)
         return pairs
 
-    @cached_property
-    def _sessions(self) -> tuple[Any, Any, Any]:
-        """Trunk, head, and the part of the head that tells the size of type."""
-        import onnxruntime
-
-        def session(name: str) -> Any:
-            settings = onnxruntime.SessionOptions()
-            settings.intra_op_num_threads = 1  # pages run side by side instead: no waiting in a small layer
-            settings.inter_op_num_threads = 1
-            # the head's logits are kept for the next cells: the system would clear new memory each time
-            settings.enable_cpu_mem_arena = name == "head.onnx"
-            settings.log_severity_level = 3
-            path = str(self._folder / name)
-            return onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
-
-        return session("trunk.onnx"), session("head.onnx"), session("size.onnx")
-
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
         """Each term once, with its weight from the table; words of the same stem at a fraction of it.
 
@@ -270,7 +201,7 @@ class ReaderEncoder:
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         """As many pages at a time as there are threads; the next ones wait to be asked for."""
         threads = self.options.threads or os.cpu_count() or 1
-        self._sessions  # noqa: B018 - loaded once, before the threads ask for it
+        self.cells  # noqa: B018 - loaded once, before the threads ask for it
         waiting: deque[Future[SparseVector]] = deque()
         with ThreadPoolExecutor(threads, thread_name_prefix="reader") as pool:
             for page in pages:
@@ -289,7 +220,7 @@ class ReaderEncoder:
         strongest = np.zeros(len(self._tokenizer), np.int64)
         order = np.argsort(value, axis=None, kind="stable")
         strongest[cells.term.ravel()[order]] = order // cells.term.shape[1]  # the last write, the best, stays
-        grey = np.asarray(self._page(page.image.convert("L")))
+        grey = np.asarray(at_size(page.image.convert("L"), self.reading_edge))
         words = vector.terms[vector.terms < len(self._tokenizer)]
         boxes = [self._box(cells, int(strongest[term]), int(term), grey) for term in words]
         pairs = vector.terms[len(words) :].astype(np.int64) - len(self._tokenizer)
@@ -313,76 +244,13 @@ class ReaderEncoder:
         middle, pixel, em = cells.middle[row], cells.pixel[row], float(cells.em[row])
         return box_on_ink(grey, letters, middle, pixel, em)
 
+    @cached_property
+    def cells(self) -> CellReader:
+        return CellReader(self._folder, self._config, self.reading_edge)
+
     def read(self, image: Image.Image) -> Cells:
-        """Every word cell of a page, over all the sizes it is read at."""
-        grey = image.convert("L")
-        page = self._page(grey)
-        words = self._find_words(page)
-        if type_size(self._type_sizes(words), words.chance) < self._config["tiny"]:
-            words = self._find_words(self._page(grey, self.longest_edge))
-        copies = [words]
-        for scale in self._config["scales"]:
-            words = self._find_words(self._copy(page, scale))
-            copies.append(words.only(self._type_sizes(words) >= self._config["large"]))
-        return self._name(copies)
-
-    def _page(self, grey: Image.Image, edge: int = 0) -> Image.Image:
-        """The page at the size that it is read at."""
-        from vsplade.pages import fit
-
-        return fit(grey, edge or self.reading_edge, enlarge=True)
-
-    @staticmethod
-    def _copy(page: Image.Image, scale: float) -> Image.Image:
-        from vsplade.pages import fit
-
-        return fit(page, max(BLOCK, round(max(page.size) * scale)))
-
-    def _find_words(self, copy: Image.Image) -> Words:
-        grey = np.asarray(copy)
-        padding = ((0, -grey.shape[0] % BLOCK), (0, -grey.shape[1] % BLOCK))
-        padded = np.pad(grey, padding, mode="edge")
-        width = self._config["network"]["middle"] + self._config["network"]["coarse"]
-        places, chances = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.float32)]
-        features = [np.zeros((0, width), np.float32)]
-        shown, owner = ink.windows(padded)
-        for number, (top, left, bottom, right) in enumerate(shown):
-            window = padded[top * CELL : bottom * CELL, left * CELL : right * CELL]
-            dark = fold(255 - window).astype(np.float32) / 255
-            word, fine, coarse = self._sessions[0].run(None, {"picture": dark})
-            own = owner[top:bottom, left:right] == number
-            rows, columns = np.nonzero((word[0] > self._config["floor"]) & own)
-            seen = np.concatenate([fine[0][:, rows, columns], coarse[0][:, rows // 2, columns // 2]])
-            features.append(np.ascontiguousarray(seen.T))
-            chances.append(1 / (1 + np.exp(-word[0][rows, columns])))
-            places.append(np.stack([columns + left, rows + top], 1) * CELL)
-        return Words(np.concatenate(places), np.concatenate(chances), np.concatenate(features), copy.size)
-
-    def _type_sizes(self, words: Words) -> NDArray[np.float32]:
-        """The em of each word in pixels of the copy: a small part of the head, done before naming."""
-        if not len(words.features):
-            return np.zeros(0, np.float32)
-        em: NDArray[np.float32] = self._sessions[2].run(None, {"features": words.features})[0]
-        return em
-
-    def _name(self, copies: Sequence[Words]) -> Cells:
-        """The best few terms of each cell, of all copies together: few cells stand on the small ones."""
-        best = int(self._config["best"])
-        probabilities, terms = [np.zeros((0, best), np.float32)], [np.zeros((0, best), np.int32)]
-        ems = [np.zeros(0, np.float32)]
-        features = np.concatenate([words.features for words in copies])
-        for at in range(0, len(features), HEAD_ROWS):
-            rows = features[at : at + HEAD_ROWS]
-            probability, term, em = self._sessions[1].run(None, {"features": rows})
-            probabilities.append(probability)
-            terms.append(term)
-            ems.append(em)
-        pixel = np.concatenate([words.pixel for words in copies])
-        middle = np.concatenate([(words.place + CELL / 2) * words.pixel for words in copies])
-        chance = np.concatenate([words.chance for words in copies])
-        probability = np.concatenate(probabilities) * chance[:, None] ** self._config["doubt"]
-        columns = (probability, np.concatenate(terms), np.concatenate(ems))
-        return Cells(middle.astype(np.float32), pixel, *columns)
+        """Every word cell of a page."""
+        return self.cells.read(image)
 
     def _pool(self, cells: Cells) -> SparseVector:
         count = np.bincount(cells.term.ravel(), cells.probability.ravel(), len(self._tokenizer))

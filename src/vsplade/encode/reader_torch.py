@@ -5,7 +5,7 @@ are made there, and only terms and weights come back. A few batches are under wa
 of its own: while one waits for its bytes or for the number of its words, another computes (``turns``).
 
 What costs here is the number of calls and of waits, more than the arithmetic. So the device is asked for
-numbers three times a batch (a fourth time where there is tiny type), never by ``nonzero`` or a mask.
+numbers five times a batch (a sixth time where there is tiny type), never by ``nonzero`` or a mask.
 
 Activations are not rounded to 8 bits here and blank paper is read too, so vectors differ from onnxruntime's
 by a little (docs/model-card.md says how much); the fingerprint is the same, and an index may be filled by
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vsplade.encode.batching import SIDE, PageQueue
+from vsplade.encode.cells import LEAST_READ, Cells
 from vsplade.encode.fused import can_fuse, fuse
 from vsplade.encode.ink import BLOCK
 from vsplade.encode.neighbours import CANDIDATES, PAIRS
@@ -33,7 +34,7 @@ from vsplade.encode.neighbours_torch import NeighboursOnDevice, Standing
 from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features, fold_norms
 from vsplade.encode.on_device import fetch, kernels, on, rows_of
 from vsplade.encode.onnx_weights import unpacked
-from vsplade.encode.reader import LEAST_READ, Cells, ReaderEncoder, ReaderOptions
+from vsplade.encode.reader import ReaderEncoder, ReaderOptions
 from vsplade.encode.shrink import shrink
 from vsplade.encode.turns import HOST_ONLY, Steps, Turns, finish
 from vsplade.errors import InputError
@@ -330,8 +331,8 @@ class TorchReaderEncoder(ReaderEncoder):
         kept = counts * self._worth_here > self._point["least"]
         places = rows_of(kept.view(-1), min(kept.numel(), term.numel()))  # room for every term that was read
         pairs = yield from self._pairs(found, probability, term, batch)
-        values, numbers, each, lengths = yield from fetch(
-            counts.view(-1)[places], (places % terms).int(), kept.sum(1), counts.sum(1)
+        values, numbers, each, lengths, *columns = yield from fetch(
+            counts.view(-1)[places], (places % terms).int(), kept.sum(1), counts.sum(1), *pairs
         )
         yield HOST_ONLY
         words = [
@@ -340,33 +341,44 @@ class TorchReaderEncoder(ReaderEncoder):
                 _by_page(each, numbers.astype(np.uint32), values), lengths.tolist(), strict=True
             )
         ]
-        if pairs is None:
-            return words
-        return [
-            self._add_pairs(vector, page_pairs, page_counts, length)
-            for vector, (page_pairs, page_counts), length in zip(words, pairs, lengths.tolist(), strict=True)
-        ]
+        return self._joined(words, lengths, *columns) if columns else words
 
-    def _pairs(
-        self, found: Found, probability: Tensor, term: Tensor, batch: Batch
-    ) -> Steps[list[tuple[NDArray[Any], NDArray[Any]]] | None]:
-        """Numbers and expected counts of the neighbours on each page, where the point has them."""
+    def _pairs(self, found: Found, probability: Tensor, term: Tensor, batch: Batch) -> Steps[list[Tensor]]:
+        """The neighbours that are kept: how many on each page, their numbers, expected counts and terms; none
+        of it where the point has no pairs.
+        """
         if "pair" not in self._point:
-            return None
-        copies, sheets = 1 + len(self._config["scales"]), (found.page, found.copy)
-        each = [column.repeat_interleave(CANDIDATES) for column in (*sheets, found.em)]
+            return []
+        copies = 1 + len(self._config["scales"])
+        sheet, em = (
+            column.repeat_interleave(CANDIDATES) for column in (found.page * copies + found.copy, found.em)
+        )
         place = (found.middle / found.pixel).double().repeat_interleave(CANDIDATES, 0)
         best = (term[:, :CANDIDATES].reshape(-1), probability[:, :CANDIDATES].reshape(-1))
-        standing = Standing(each[0] * copies + each[1], place, each[2].double(), *best)
+        standing = Standing(sheet, place, em.double(), *best)
         counts, seen = yield from self._neighbours_here.counted(standing, copies, len(batch.sizes))
         kept = counts[: batch.pages] > self._point["pair"]
-        (many,) = yield from fetch(kept.sum(1))
-        places = rows_of(kept.view(-1), int(many.sum()))
-        numbers, values, terms = yield from fetch(
-            places % PAIRS, counts.view(-1)[places], seen.view(-1)[places]
-        )
+        (many,) = yield from fetch(kept.sum()[None])
+        places = rows_of(kept.view(-1), int(many[0]))
+        return [kept.sum(1), places % PAIRS, counts.view(-1)[places], seen.view(-1)[places]]
+
+    def _joined(
+        self,
+        words: Sequence[SparseVector],
+        lengths: NDArray[Any],
+        each: NDArray[Any],
+        numbers: NDArray[Any],
+        counts: NDArray[Any],
+        terms: NDArray[Any],
+    ) -> list[SparseVector]:
+        """The vectors of the pages' words with their pairs, as ``_pairs`` has them."""
         self._neighbours.note(numbers, terms >> 32, terms & (1 << 32) - 1)
-        return _by_page(many, numbers, values)
+        return [
+            self._add_pairs(vector, page_pairs, page_counts, length)
+            for vector, (page_pairs, page_counts), length in zip(
+                words, _by_page(each, numbers, counts), lengths.tolist(), strict=True
+            )
+        ]
 
 
 def _by_page(

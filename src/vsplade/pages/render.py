@@ -61,7 +61,8 @@ def render(
 ) -> Generator[Rendered, None, None]:
     """Yield every page of ``files`` in order, or a ``FileProblem`` in the place of what could not be read.
 
-    ``longest_edge`` 0 asks for text and sizes only, without pixels; ``grey`` for pictures in mode ``L`` only,
+    A picture that has no more pixels than a square of ``longest_edge`` keeps them, a larger one is shrunk to
+    that edge; 0 asks for text and sizes only, without pixels. ``grey`` asks for pictures in mode ``L`` only,
     a third of the bytes; ``background`` for workers that give way to this process; ``thumbnail`` above 0 for
     a JPEG with that longest edge as well. ``files`` is read lazily, from another thread. Close the generator
     to end early.

@@ -30,8 +30,8 @@ from onnxruntime.quantization import (
 from onnxruntime.quantization.shape_inference import quant_pre_process
 from torch import Tensor, nn
 
+from vsplade.encode.cells import fold
 from vsplade.encode.network import FOLD, Head, Reader, Trunk, fold_norms
-from vsplade.encode.reader import fold
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.encode.weighting import PageWeighting
 from vsplade.errors import InputError
