@@ -3,7 +3,7 @@
 #
 #   runs/reader.sh WORK [STEP...]        steps: packages text vocabulary words pdfs train narrow finish probe export queries
 #
-# Needs Debian or Ubuntu's apt-get (as a user; nothing is installed), pip install 'vsplade[train]', and a GPU for
+# Needs Debian or Ubuntu's apt-get and npm (as a user; nothing is installed), pip install 'vsplade[train]', and a GPU for
 # the steps `train` and `finish`. WORK must hold data/ with what apt does not have (docs/training.md says where it comes from):
 #   data/reports/*.pdf              28 annual reports (enterprise-rag-challenge)
 #   data/medquad.jsonl.gz           MedQuAD: {"query", "text"} lines
@@ -45,7 +45,15 @@ step_packages() { # download and unpack, without installing
     for file in "$work"/debs/*.deb; do
         dpkg-deb --extract "$file" "$work/root"
     done
-    vsplade train fonts "$work/root/usr/share/fonts" --out "$work/fonts"
+    mkdir -p "$work/webfonts"
+    tr ' ' '\n' <"$(dirname "$0")/fontsource.txt" | while read -r name; do
+        archive=$(cd "$work/debs" && npm pack --silent "@fontsource/$name") || echo "not on npm: $name" >&2
+        for kind in 400-normal 700-normal 400-italic; do # few families have all three
+            tar -xzf "$work/debs/$archive" -C "$work/webfonts" --strip-components=2 \
+                "package/files/$name-latin-$kind.woff" 2>/dev/null || true
+        done
+    done
+    vsplade train fonts "$work/root/usr/share/fonts" "$work/webfonts" --out "$work/fonts"
 }
 
 step_text() {

@@ -69,18 +69,22 @@ def test_sources_that_give_nothing_are_an_error(sources: Path, tmp_path: Path) -
 
 def test_fonts_are_cut_down_and_still_draw_the_same(face: Path, tmp_path: Path) -> None:
     pytest.importorskip("fontTools", reason="cutting fonts needs fonttools: pip install 'vsplade[train]'")
+    from fontTools.ttLib import TTFont
     from PIL import ImageFont
 
     from vsplade.train.fonts import gather_fonts
 
     folder = tmp_path / "fonts"
     folder.mkdir()
-    (folder / "good.ttf").write_bytes(face.read_bytes())
     (folder / "bad.ttf").write_bytes(b"not a font")
+    web = TTFont(face)
+    web.flavor = "woff"
+    web.save(folder / "good.woff")
+    (folder / "the_same_again.ttf").write_bytes(face.read_bytes())
     result = gather_fonts(FontsOptions((folder,), tmp_path / "out"))
-    assert (result["fonts"], result["unusable"]) == (1, 1)
+    assert (result["fonts"], result["left_out"]) == (1, 2)
     written = list((tmp_path / "out").iterdir())
-    assert [path.name for path in written] == ["0001_good.ttf"]
+    assert [path.name for path in written] == ["0001_good.otf"]
     before, after = ImageFont.truetype(str(face), 30), ImageFont.truetype(str(written[0]), 30)
     assert all(bytes(before.getmask(c)) == bytes(after.getmask(c)) for c in CHARSET if c.isascii())
     with pytest.raises(InputError, match="usable"):

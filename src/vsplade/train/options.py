@@ -27,7 +27,7 @@ class TextOptions:
 
 @dataclass(frozen=True)
 class FontsOptions:
-    sources: tuple[Path, ...] = option("Folders with .ttf and .otf files.", argument=True)
+    sources: tuple[Path, ...] = option("Folders with .ttf, .otf and .woff files.", argument=True)
     out: Path = option("The folder to write the cut-down fonts to.")
     largest: int = option("Leave out font files of more bytes than this.", 5_000_000)
     most: int = option("Keep so many faces at most, chosen at random; 0 keeps all.", 0)
