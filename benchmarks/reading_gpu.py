@@ -22,7 +22,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from vsplade.encode import load_encoder
 from vsplade.encode import reader_torch as reading
 from vsplade.encode.reader_torch import TorchReaderEncoder
 from vsplade.encode.shrink import kernel_works
-from vsplade.encode.turns import finish
+from vsplade.encode.turns import Turns, finish
 from vsplade.pages import FileProblem, SourceFile, discover, render_for
 from vsplade.types import Page, SparseVector
 
@@ -106,21 +106,22 @@ def synchronize(encoder: TorchReaderEncoder) -> None:
         torch.cuda.synchronize()
 
 
-def model_only(encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds: float) -> dict[str, float]:
-    """The batches again and again, as many at a time as the encoder itself has under way."""
-    turns, answers, pages, turn = encoder.turns(), deque[Future[list[SparseVector]]](), 0, 0
+def model_only(
+    encoder: TorchReaderEncoder,
+    batches: list[reading.Batch],
+    seconds: float,
+    turns: Turns[list[SparseVector]] | None = None,
+) -> dict[str, float]:
+    """The batches again and again, as many at a time as the encoder itself has under way, or ``turns``."""
+    answers, pages, turn = deque[Future[list[SparseVector]]](), 0, 0
     start, cpu = time.perf_counter(), time.process_time()
-    try:
-        while time.perf_counter() < start + seconds:
-            answers.append(Future())
-            turns.put(encoder.vectors(batches[turn % len(batches)]), answers[-1])
-            turn += 1
-            while answers and answers[0].done():
-                pages += len(answers.popleft().result())
-        pages += sum(len(answer.result()) for answer in answers)
-    finally:
-        turns.give_up()
-        turns.close()
+    while time.perf_counter() < start + seconds:
+        answers.append(Future())
+        (turns or encoder.turns).put(encoder.vectors(batches[turn % len(batches)]), answers[-1])
+        turn += 1
+        while answers and answers[0].done():
+            pages += len(answers.popleft().result())
+    pages += sum(len(answer.result()) for answer in answers)
     synchronize(encoder)
     wall = time.perf_counter() - start
     own = (time.process_time() - cpu) / pages * 1e3
@@ -129,21 +130,16 @@ def model_only(encoder: TorchReaderEncoder, batches: list[reading.Batch], second
 
 def lanes(encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds: float) -> dict[str, Any]:
     """Model only with other numbers of batches under way, and the most memory that took."""
-    streams, measured = encoder._streams, {}
+    measured: dict[str, Any] = {}
     for count in (1, 2, 3, 4, 6):
-        encoder._streams = [torch.cuda.Stream(encoder.device) for _ in range(count)]
+        turns = Turns[list[SparseVector]]([torch.cuda.Stream(encoder.device) for _ in range(count)])
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        model_only(encoder, batches, 0.2)  # every stream's memory
-        measured[f"{count}"] = model_only(encoder, batches, seconds) | {
+        model_only(encoder, batches, 0.5, turns)  # every stream's memory, and cuDNN for this thread
+        measured[f"{count}"] = model_only(encoder, batches, seconds, turns) | {
             "memory_gb": round(torch.cuda.max_memory_reserved() / 1e9, 1)
         }
-    # two threads that start work, of two batches each: faster only if one thread is what holds the GPU up
-    encoder._streams = encoder._streams[:2]
-    with ThreadPoolExecutor(2) as threads:
-        both = [threads.submit(model_only, encoder, batches, seconds) for _ in range(2)]
-        measured["2 by two threads"] = {"pages_per_s": sum(one.result()["pages_per_s"] for one in both)}
-    encoder._streams = streams
+        turns.close()
     return measured
 
 
@@ -178,7 +174,7 @@ def upload_batches(
     shapes: dict[tuple[int, int], list[Image.Image]] = {}
     batches: list[reading.Batch] = []
     for page in pages_of(encoder, sources(files, len(files)), None):
-        same = shapes.setdefault((-(-page.image.width // 128), -(-page.image.height // 128)), [])
+        same = shapes.setdefault(encoder.shape(page.image), [])
         same.append(page.image)
         if len(same) == size:
             with torch.inference_mode():
@@ -346,6 +342,16 @@ def kernels(encoder: TorchReaderEncoder, batch: reading.Batch) -> dict[str, Any]
     }
 
 
+def on_the_host(encoder: TorchReaderEncoder, batch: reading.Batch) -> dict[str, Any]:
+    """Where the time of the thread that starts the work goes: calls, milliseconds of a batch."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with torch.inference_mode(), profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as watched:
+        finish(encoder.vectors(batch))
+    rows = sorted(watched.key_averages(), key=lambda row: -row.self_cpu_time_total)
+    return {row.key[:60]: [row.count, round(row.self_cpu_time_total / 1e3, 3)] for row in rows[:40]}
+
+
 def searched(encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds: float) -> dict[str, Any]:
     """Model only, with cuDNN trying all its kernels first."""
     torch.backends.cudnn.benchmark = True
@@ -441,6 +447,7 @@ class Report:
         self.step(f"{name} model_only", lambda: variants(encoder, batches, options.seconds, options.plain))
         if encoder.device.type == "cuda":
             self.step(f"{name} kernels", lambda: kernels(encoder, batches[0]))
+            self.step(f"{name} host", lambda: on_the_host(encoder, batches[0]))
         self.step(f"{name} stages", lambda: stages(encoder, batches[0], 10 if options.seconds > 1 else 1))
 
     def files(self, name: str, files: list[str]) -> None:

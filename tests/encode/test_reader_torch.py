@@ -85,6 +85,10 @@ def test_order_is_kept_over_batches_of_other_shapes(monkeypatch: pytest.MonkeyPa
     assert ahead[0] <= 3  # not the whole list at once
 
 
+def squares(image: Image.Image) -> tuple[int, int]:
+    return -(-image.width // 128), -(-image.height // 128)
+
+
 def test_rare_shapes_share_a_batch() -> None:
     from concurrent.futures import Future
 
@@ -98,7 +102,7 @@ def test_rare_shapes_share_a_batch() -> None:
         done.set_result([SparseVector.from_dict({image.width: 1.0}) for image in images])
         return done
 
-    queue, out = PageQueue(submit, 4), []
+    queue, out = PageQueue(submit, 4, squares), []
     widths = [100, 300, 101, 500, 102, 900, 103, 104, 105, 106, 107, 108, 109, 901, 110, 111, 112]
     for width in widths:
         queue.add(Image.new("L", (width, 50)))
@@ -123,7 +127,7 @@ def test_a_long_strip_does_not_share_a_batch_with_a_tall_one() -> None:
         done.set_result([SparseVector.from_dict({1: 1.0}) for _ in images])
         return done
 
-    queue = PageQueue(submit, 8)
+    queue = PageQueue(submit, 8, squares)
     for size in ((30_000, 60), (60, 30_000), (1000, 1400), (1400, 1000)):
         queue.add(Image.new("L", size))
     assert len(list(queue.rest())) == 4
@@ -252,21 +256,27 @@ def test_tiny_type_is_told_as_on_the_cpu() -> None:
 
 
 def test_an_error_in_a_batch_is_raised_and_the_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    import gc
     import threading
 
     from vsplade.encode.reader_torch import TorchReaderEncoder
 
-    encoder = load_encoder("reader:device=cpu:0")
     before = threading.active_count()
+    encoder = load_encoder("reader:device=cpu:0")
     for name in ("pack", "send"):  # in the packer's thread, and in the one that starts the work
         with monkeypatch.context() as patched:
             patched.setattr(TorchReaderEncoder, name, lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 list(encoder.encode_pages([page(sheet("harbour", 18, 250, 100))] * 3))
-        assert threading.active_count() == before
     some = encoder.encode_pages(page(sheet("harbour", 18, 250, 100)) for _ in range(100))
     assert len(next(some))  # type: ignore[call-overload]
+    assert threading.active_count() > before + 2
     some.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before + 2  # those that start the work and end it stay, for the next
+    assert len(list(encoder.encode_pages([page(sheet("harbour", 18, 250, 100))] * 3))) == 3
+    assert threading.active_count() == before + 2
+    del encoder, some
+    gc.collect()
     assert threading.active_count() == before
 
 

@@ -84,22 +84,49 @@ def test_an_error_is_the_answer_and_the_others_go_on() -> None:
     assert second.result(1) == "A"
 
 
-def test_giving_up_lets_go_of_those_who_wait() -> None:
-    def endless() -> Steps[str]:
-        while True:
-            yield None
+def test_a_cancelled_answer_ends_its_work_and_no_other() -> None:
+    left: list[str] = []
+
+    def endless(name: str) -> Steps[str]:
+        try:
+            while True:
+                yield None
+        finally:
+            left.append(name)
 
     turns: Turns[str] = Turns([None])
-    answers: list[Future[str]] = [Future() for _ in range(4)]
-    with ThreadPoolExecutor(4) as threads:
-        puts = [threads.submit(turns.put, endless(), answer) for answer in answers]
-        turns.give_up()
+    answers: list[Future[str]] = [Future() for _ in range(5)]
+    with ThreadPoolExecutor(5) as threads:
+        puts = [threads.submit(turns.put, endless(f"{n}"), answer) for n, answer in enumerate(answers[:4])]
+        for answer in answers[:4]:
+            assert answer.cancel()
         for put in puts:
             put.result(5)
+        turns.put(work("a", [], [0]), answers[4])
+        assert answers[4].result(5) == "A"
     turns.close()
-    for answer in answers:
+    for answer in answers[:4]:
         with pytest.raises(CancelledError):
             answer.result(1)
+    assert set(left) <= set("0123")  # those that had begun
+
+
+def test_cancelled_too_late_is_not_cancelled() -> None:
+    """Between the last step and the answer: the thread must live on."""
+    answer: Future[str] = Future()
+
+    def steps() -> Steps[str]:
+        yield None
+        assert answer.cancel()
+        return "nobody hears it"
+
+    turns: Turns[str] = Turns([None])
+    turns.put(steps(), answer)
+    after: Future[str] = Future()
+    turns.put(work("b", [], [0]), after)
+    assert after.result(5) == "B"
+    turns.close()
+    assert answer.cancelled()
 
 
 def test_what_needs_no_device_is_done_in_another_thread() -> None:

@@ -38,14 +38,19 @@ class _Open:
 class PageQueue:
     """Pages into batches of about one shape; vectors out in the order of the pages."""
 
-    def __init__(self, submit: Callable[[list[Image.Image]], Future[list[SparseVector]]], batch: int) -> None:
-        self._submit = submit
-        self._batch = batch
+    def __init__(
+        self,
+        submit: Callable[[list[Image.Image]], Future[list[SparseVector]]],
+        batch: int,
+        shape: Callable[[Image.Image], tuple[int, int]],
+    ) -> None:
+        """``shape`` tells how many squares of SIDE a page covers across and down."""
+        self._submit, self._batch, self._shape = submit, batch, shape
         self._open: dict[tuple[int, int], _Open] = {}
         self._waiting: deque[tuple[_Open, int]] = deque()
 
     def add(self, image: Image.Image) -> None:
-        shape = (-(-image.width // SIDE), -(-image.height // SIDE))
+        shape = self._shape(image)
         pages = self._open.setdefault(shape, _Open())
         self._waiting.append((pages, len(pages.images)))
         pages.images.append(image)
@@ -63,6 +68,12 @@ class PageQueue:
     def rest(self) -> Iterator[SparseVector]:
         while self._waiting:
             yield self._next()
+
+    def give_up(self) -> None:
+        """No more answers are wanted."""
+        for pages, _ in self._waiting:
+            if pages.answer is not None:
+                pages.answer.cancel()
 
     def _next(self) -> SparseVector:
         pages, number = self._waiting.popleft()

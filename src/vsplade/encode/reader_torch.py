@@ -14,9 +14,11 @@ both.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,13 +177,18 @@ class TorchReaderEncoder(ReaderEncoder):
         self._neighbours_here = NeighboursOnDevice(self._neighbours, self.device)
         self._streams = [torch.cuda.Stream(self.device) if cuda else None for _ in range(LANES)]
 
+    @cached_property
     def turns(self) -> Turns[list[SparseVector]]:
-        return Turns(self._streams)
+        turns: Turns[list[SparseVector]] = Turns(self._streams)
+        weakref.finalize(self, turns.close)
+        return turns
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
-        turns, packers = self.turns(), ThreadPoolExecutor(PACKERS, thread_name_prefix="reader-pack")
+        turns, packers = self.turns, ThreadPoolExecutor(PACKERS, thread_name_prefix="reader-pack")
 
         def pack(images: list[Image.Image], answer: Future[list[SparseVector]]) -> None:
+            if answer.cancelled():
+                return
             try:
                 packed = self.pack(images)
                 images.clear()  # the renderer may write over them now
@@ -194,16 +201,20 @@ class TorchReaderEncoder(ReaderEncoder):
             packers.submit(pack, images, answer)
             return answer
 
-        queue = PageQueue(submit, self.batch)
+        queue = PageQueue(submit, self.batch, self.shape)
         try:
             for page in pages:
                 queue.add(page.image)
                 yield from queue.ready()
             yield from queue.rest()
         finally:
-            turns.give_up()
+            queue.give_up()
             packers.shutdown(wait=True, cancel_futures=True)
-            turns.close()
+
+    def shape(self, image: Image.Image) -> tuple[int, int]:
+        """Squares of SIDE, across and down, that a page covers at the size that it is read at."""
+        height, width = _reading_size((image.height, image.width), self.reading_edge)
+        return -(-width // SIDE), -(-height // SIDE)
 
     def _encode(self, packed: Packed) -> Steps[list[SparseVector]]:
         batch = self.send(packed)

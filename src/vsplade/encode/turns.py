@@ -3,6 +3,9 @@
 A batch is a generator: it hands its work to the device and yields where it needs a number back. Another batch
 goes on meanwhile. One thread a batch would do the same, but every call of torch lets go of Python's lock, and
 threads that take it from each other at each of some hundred calls do little else.
+
+The thread stays: torch keeps what cuDNN prepares for a shape of pictures (a third of a second, all layers)
+for each thread apart.
 """
 
 from __future__ import annotations
@@ -59,12 +62,18 @@ class _Turn(Generic[T]):
             with here:
                 self.event = next(self.steps)
         except StopIteration as end:
-            self.answer.set_result(end.value)
+            if self._is_wanted():
+                self.answer.set_result(end.value)
             return False
         except Exception as error:  # whoever asks for the answer raises it
-            self.answer.set_exception(error)
+            if self._is_wanted():
+                self.answer.set_exception(error)
             return False
         return self.event is not HOST_ONLY
+
+    def _is_wanted(self) -> bool:
+        """Whether the answer was not cancelled; from now on it cannot be."""
+        return self.answer.set_running_or_notify_cancel()
 
     def end(self) -> None:
         """The rest, if there is any."""
@@ -73,7 +82,10 @@ class _Turn(Generic[T]):
 
 
 class Turns(Generic[T]):
-    """As many pieces of work at a time as there are streams; the oldest that can go on goes first."""
+    """As many pieces of work at a time as there are streams; the oldest that can go on goes first.
+
+    Whoever does not want an answer any more cancels it: the work is then left where it is.
+    """
 
     def __init__(self, streams: Sequence[Any]) -> None:
         """Streams that stay, because memory freed on one is of no use to another."""
@@ -82,7 +94,6 @@ class Turns(Generic[T]):
         self._next: Queue[tuple[Steps[T], Future[T]] | None] = Queue(1)
         self._active: list[_Turn[T]] = []
         self._ending = False
-        self._given_up = threading.Event()
         self._host = ThreadPoolExecutor(1, thread_name_prefix="reader-host")
         self._thread = threading.Thread(target=self._run, name="reader-gpu", daemon=True)
         self._thread.start()
@@ -91,12 +102,8 @@ class Turns(Generic[T]):
         """Waits while others wait for their turn."""
         self._next.put((steps, answer))
 
-    def give_up(self) -> None:
-        """What is not done yet is not done any more, and nobody is left waiting in ``put``."""
-        self._given_up.set()
-
     def close(self) -> None:
-        """Ends when all is done or given up; nobody may ``put`` any more."""
+        """Ends when all is done; nobody may ``put`` any more."""
         self._next.put(None)
         self._thread.join()
         self._host.shutdown(wait=True)
@@ -104,16 +111,19 @@ class Turns(Generic[T]):
     def _run(self) -> None:
         with torch.inference_mode():
             while self._begin():
-                turn = next((turn for turn in self._active if turn.can_go_on), self._active[0])
-                if self._given_up.is_set():
-                    turn.steps.close()
-                    turn.answer.cancel()
-                elif turn.go_on():
-                    continue
-                elif not turn.answer.done():
-                    self._host.submit(turn.end)
-                self._active.remove(turn)
-                self._free.append(turn.stream)
+                self._go_on()
+
+    def _go_on(self) -> None:
+        """One step of one of them."""
+        turn = next((turn for turn in self._active if turn.can_go_on), self._active[0])
+        if turn.answer.cancelled():
+            turn.steps.close()
+        elif turn.go_on():
+            return
+        elif not turn.answer.done():
+            self._host.submit(turn.end)
+        self._active.remove(turn)
+        self._free.append(turn.stream)
 
     def _begin(self) -> bool:
         """Takes what waits, if there is a stream for it; False when all is done and no more will come."""
