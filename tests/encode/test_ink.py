@@ -14,6 +14,7 @@ from vsplade.encode.ink import (
     MARGIN_ACROSS,
     MARGIN_DOWN,
     cut,
+    filled,
     ink_cells,
     windows,
 )
@@ -182,3 +183,24 @@ def test_a_spiral_is_cut_no_deeper_than_python_can_go() -> None:
     for a, b, c, d in cut(inked):
         covered[a:c, b:d] += 1
     assert (covered[inked] == 1).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(*[st.integers(-5, 14)] * 4), max_size=8), st.integers(1, 10), st.integers(1, 10))
+def test_rectangles_fill_their_cells(corners: list[tuple[int, ...]], rows: int, columns: int) -> None:
+    rectangles = [(min(a, c), min(b, d), max(a, c), max(b, d)) for a, b, c, d in corners]
+    expected = np.zeros((rows, columns), bool)
+    for top, left, bottom, right in rectangles:
+        expected[max(0, top) : max(0, bottom), max(0, left) : max(0, right)] = True
+    made = filled(np.array(rectangles, np.int64).reshape(-1, 4), (rows, columns))
+    np.testing.assert_array_equal(made, expected)
+
+
+def test_known_ink_counts_as_none() -> None:
+    page = lettering({(40, 40): "harbour", (400, 500): "traffic"})
+    known = np.zeros((80, 80), bool)
+    known[:40] = True
+    (only,), owner = windows(page, known)
+    assert only[0] >= 500 // CELL - 2
+    assert (owner[:40] == -1).all()
+    assert len(windows(page)[0]) == 2

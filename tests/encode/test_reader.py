@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from vsplade.encode import ink, load_encoder
+from vsplade.encode import cells, ink, load_encoder
+from vsplade.encode import reader as reader_module
 from vsplade.encode.cells import type_size
 from vsplade.encode.ink import CELL
 from vsplade.encode.reader import MODEL, ReaderEncoder, ReaderOptions
@@ -85,6 +86,42 @@ def test_small_type_on_small_copies_is_left_to_the_page(reader: ReaderEncoder) -
     assert (large.pixel[:, 0] > 1.5 / 1000).sum() >= 2
 
 
+def test_what_was_read_on_the_page_is_blank_on_its_copies(
+    reader: ReaderEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = sheet(WORDS, 16, width=1000, height=800)
+    image.paste(sheet("lighthouse", 60, width=500, height=150), (400, 500))
+    seen: dict[int, float] = {}  # width of the copy -> share of it that was looked at
+    windows = ink.windows
+
+    def watched(grey: np.ndarray, known: np.ndarray | None = None) -> tuple[list[ink.Rectangle], np.ndarray]:
+        shown, owner = windows(grey, known)
+        area = sum((bottom - top) * (right - left) for top, left, bottom, right in shown)
+        seen[grey.shape[1]] = area * CELL**2 / grey.size
+        return shown, owner
+
+    monkeypatch.setattr(ink, "windows", watched)
+    (vector,) = reader.encode_pages([page(image)])
+    less = dict(seen)
+    monkeypatch.setattr(cells.CellReader, "_known", lambda *_: None)
+    (again,) = reader.encode_pages([page(image)])
+    large, *small = sorted(seen, reverse=True)
+    assert less[large] == seen[large]
+    assert all(0 < less[width] < 0.6 * seen[width] for width in small)  # the heading is looked at
+    assert {"lighthouse"} <= {reader.vocabulary.token(term) for term in vector.top(20).terms}
+    there = set(Tokenizer.load().encode(WORDS))
+    assert there & set(vector.terms.tolist()) == there & set(again.terms.tolist())
+    assert len(vector) <= len(again)  # what is not looked at is not misread
+
+
+def test_nothing_read_leaves_copies_as_they_are(reader: ReaderEncoder) -> None:
+    words = reader.cells.find_words(Image.new("L", (640, 480), 255))
+    assert not len(words.place)
+    known = reader.cells._known(words, np.zeros(0, np.float32), (256, 192))
+    assert known.shape == (24, 32)
+    assert not known.any()
+
+
 def test_size_before_naming_is_that_of_the_head(reader: ReaderEncoder) -> None:
     words = reader.cells.find_words(sheet(WORDS))
     np.testing.assert_allclose(reader.cells.type_sizes(words), reader.cells.name([words]).em, rtol=0.02)
@@ -139,14 +176,14 @@ def test_windows_are_read_as_the_whole_page_is(
     assert 0.97 <= cosine < 1  # other surroundings, other rounding
 
 
-def whole_page(grey: np.ndarray) -> tuple[list[ink.Rectangle], np.ndarray]:
+def whole_page(grey: np.ndarray, known: object = None) -> tuple[list[ink.Rectangle], np.ndarray]:
     rows, columns = grey.shape[0] // CELL, grey.shape[1] // CELL
     return [(0, 0, rows, columns)], np.zeros((rows, columns), np.int32)
 
 
 def test_another_way_of_cutting_pages_is_another_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     before = ReaderEncoder(ReaderOptions()).fingerprint
-    monkeypatch.setattr(ink, "SETTINGS", (*ink.SETTINGS, 1))
+    monkeypatch.setattr(reader_module, "SETTINGS", (*cells.SETTINGS, 1))
     assert ReaderEncoder(ReaderOptions()).fingerprint != before
 
 

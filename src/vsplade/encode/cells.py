@@ -2,7 +2,8 @@
 
 A page is read at one size and on two small copies, for large type; where most of its type turns out to be
 tiny, it is read again at a larger size. On each, the trunk finds the cells where a word piece has its middle,
-in windows around the ink, and the head names it.
+in windows around the ink, and the head names it. What was read on the page and is too small on a copy counts
+as blank there.
 """
 
 from __future__ import annotations
@@ -26,6 +27,13 @@ HEAD_ROWS = 128
 """Cells named at a time: their logits over the vocabulary stay in the cache."""
 LEAST_READ = 3.0
 """Words, at least, by which the size of a page's type is judged."""
+
+SURE = 0.3
+"""Words with at least this chance of standing on the page are not looked for on a copy that is too small."""
+AROUND = 2.5
+"""Ems around the middle of a word piece, each way, that are taken for it."""
+SETTINGS = (*ink.SETTINGS, LEAST_READ, SURE, AROUND)
+"""All that changes what is read, beside the model's own settings."""
 
 
 @dataclass(frozen=True)
@@ -94,13 +102,26 @@ class CellReader:
         grey = image.convert("L")
         page = at_size(grey, self._edge)
         words = self.find_words(page)
-        if type_size(self.type_sizes(words), words.chance) < self._config["tiny"]:
+        em = self.type_sizes(words)
+        if type_size(em, words.chance) < self._config["tiny"]:
             words = self.find_words(at_size(grey, round(self._edge * float(self._config["zoom"]))))
+            em = self.type_sizes(words)
         copies = [words]
         for scale in self._config["scales"]:
-            words = self.find_words(self._copy(page, scale))
-            copies.append(words.only(self.type_sizes(words) >= self._config["large"]))
+            copy = self._copy(page, scale)
+            large = self.find_words(copy, self._known(words, em, copy.size))
+            copies.append(large.only(self.type_sizes(large) >= self._config["large"]))
         return self.name(copies)
+
+    def _known(self, words: Words, em: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.bool_]:
+        """Cells of a copy of this size where words stand that were read on the page and are too small now."""
+        scale = size[0] / words.size[0]
+        small = (words.chance > SURE) & (em * scale < self._config["large"])
+        middle = (words.place[small, ::-1] + CELL / 2) * scale
+        around = em[small, None] * scale * AROUND
+        sides = np.concatenate([middle - around, middle + around], axis=1)
+        shape = (-(-size[1] // BLOCK) * 2, -(-size[0] // BLOCK) * 2)
+        return ink.filled(np.round(sides / CELL).astype(np.int64), shape)
 
     @staticmethod
     def _copy(page: Image.Image, scale: float) -> Image.Image:
@@ -108,14 +129,15 @@ class CellReader:
 
         return fit(page, max(BLOCK, round(max(page.size) * scale)))
 
-    def find_words(self, copy: Image.Image) -> Words:
+    def find_words(self, copy: Image.Image, known: NDArray[np.bool_] | None = None) -> Words:
+        """Where words stand on a copy; ``known`` cells of it need not be looked at."""
         grey = np.asarray(copy)
         padding = ((0, -grey.shape[0] % BLOCK), (0, -grey.shape[1] % BLOCK))
         padded = np.pad(grey, padding, mode="edge")
         width = self._config["network"]["middle"] + self._config["network"]["coarse"]
         places, chances = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.float32)]
         features = [np.zeros((0, width), np.float32)]
-        shown, owner = ink.windows(padded)
+        shown, owner = ink.windows(padded, known)
         for number, (top, left, bottom, right) in enumerate(shown):
             window = padded[top * CELL : bottom * CELL, left * CELL : right * CELL]
             dark = fold(255 - window).astype(np.float32) / 255

@@ -145,12 +145,27 @@ def cut(inked: NDArray[np.bool_]) -> list[Rectangle]:
     return _split(inked, (0, 0, *inked.shape), 0, False)
 
 
-def windows(grey: NDArray[np.uint8]) -> tuple[list[Rectangle], NDArray[np.int32]]:
+def filled(rectangles: NDArray[np.int64], shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """The cells that lie in one of the rectangles (rows of top, left, bottom, right) or in several."""
+    rows, columns = shape
+    top, left, bottom, right = np.clip(rectangles, 0, [rows, columns, rows, columns]).T
+    steps = np.zeros((rows + 1, columns + 1), np.int32)
+    for down, across, step in ((top, left, 1), (top, right, -1), (bottom, left, -1), (bottom, right, 1)):
+        np.add.at(steps, (down, across), step)
+    return np.asarray(steps.cumsum(0).cumsum(1)[:-1, :-1] > 0, np.bool_)
+
+
+def windows(
+    grey: NDArray[np.uint8], known: NDArray[np.bool_] | None = None
+) -> tuple[list[Rectangle], NDArray[np.int32]]:
     """What to read of a page whose sides are multiples of BLOCK, and the window that each cell belongs to.
 
-    A cell that two windows show belongs to the one whose ink it stands among; one of no window is -1.
+    A cell that two windows show belongs to the one whose ink it stands among; one of no window is -1. Ink in
+    ``known`` cells counts as none.
     """
     inked = ink_cells(grey)
+    if known is not None:
+        inked &= ~known
     parts = cut(inked)
     shown = [window(part, inked.shape) for part in parts]
     owner = np.full(inked.shape, -1, np.int32)

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.encode import ink
 from vsplade.encode.boxes import box_on_ink
-from vsplade.encode.cells import CellReader, Cells, at_size
+from vsplade.encode.cells import SETTINGS, CellReader, Cells, at_size
 from vsplade.encode.neighbours import PAIRS, Neighbours
 from vsplade.encode.tokenizer import Tokenizer, letters_of
 from vsplade.encode.weighting import PageWeighting, damped
@@ -116,7 +115,7 @@ class ReaderEncoder:
         for table in ("query.npy", "related.npy", "certainty.npy"):
             digest.update((self._folder / table).read_bytes())
         rest = {k: self._config[k] for k in (*_READING, *_WEIGHTING, "related", "lightest")}
-        settings = [rest, self.options.point, self.reading_edge, ink.SETTINGS]
+        settings = [rest, self.options.point, self.reading_edge, SETTINGS]
         digest.update(json.dumps(settings, sort_keys=True).encode())
         return f"reader-{digest.hexdigest()}"
 
