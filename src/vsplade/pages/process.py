@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from io import BufferedReader
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,7 @@ START_SECONDS = 120.0
 """Loading Python and the libraries on a machine that is very busy."""
 
 _PIPE_BYTES = 1 << 20
+_BUFFER_BYTES = 1 << 14
 _F_SETPIPE_SZ = 1031
 
 
@@ -37,7 +40,7 @@ class RendererProcess:
     def __init__(self, setup: Mapping[str, object], inherited: Sequence[int] = ()) -> None:
         """``inherited``: open files that the process shall have too, under the same numbers."""
         self._inherited = inherited
-        self._setup = json.dumps(setup).encode() + b"\n"
+        self._setup = json.dumps(setup).encode()
         self._command = worker_command()
         self._process: subprocess.Popen[bytes] | None = None
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
@@ -53,12 +56,12 @@ class RendererProcess:
         assert self._process is not None
         assert self._process.stdin is not None
         with suppress(OSError):  # it has just died: the next receive finds out and says why
-            self._process.stdin.write(json.dumps(job).encode() + b"\n")
+            _write_line(self._process.stdin, json.dumps(job).encode())
 
     def receive(self, seconds: float) -> tuple[Header, NDArray[np.uint8]] | None:
         """The next answer; None when the process died or had to be ended because it took too long."""
         assert self._process is not None
-        assert self._process.stdout is not None
+        assert isinstance(self._process.stdout, BufferedReader)
         with self._lock:
             self._deadline = time.monotonic() + seconds
         try:
@@ -120,7 +123,7 @@ class RendererProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
-            bufsize=0,
+            bufsize=_BUFFER_BYTES,
             pass_fds=self._inherited,
             env={**os.environ, "PYTHONPATH": search, "OMP_NUM_THREADS": "1"},
         )
@@ -133,7 +136,7 @@ class RendererProcess:
         assert process.stdout is not None
         _widen(process.stdout.fileno())
         with suppress(OSError):  # it may have died at once: reported below
-            process.stdin.write(self._setup)
+            _write_line(process.stdin, self._setup)
         answer = self.receive(START_SECONDS)
         if answer is None and not self._closed:
             self.bury(START_SECONDS)
@@ -141,6 +144,11 @@ class RendererProcess:
                 f"The page renderer cannot be started ({' '.join(self._command)}). It said: "
                 f"{self.complaints() or 'nothing'}"
             )
+
+
+def _write_line(stream: IO[bytes], line: bytes) -> None:
+    stream.write(line + b"\n")
+    stream.flush()
 
 
 def _widen(descriptor: int) -> None:

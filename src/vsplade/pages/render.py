@@ -173,18 +173,24 @@ class _Pool:
             header, payload = answer
             if header["kind"] == "opened":
                 self.schedule.opened(chunk, header["pages"])
-            elif header["kind"] == "page":
-                pixels, thumbnail = self._unpack(header, payload, slots)
-                self.schedule.rendered(chunk, _page(chunk, header, pixels, thumbnail))
-            elif header["kind"] == "bad_page":
-                problem = FileProblem(chunk.task.file.path, header["reason"], header["number"])
-                self.schedule.rendered(chunk, problem)
             elif header["kind"] == "failed":
                 return self.schedule.failed(chunk, header["reason"])
             elif header["kind"] == "done":
                 return self.schedule.finished(chunk)
+            else:
+                result = self._page_or_problem(chunk, header, payload, slots)
+                self.schedule.rendered(chunk, result, header["last"])
+                if header["last"]:
+                    return None
         if not self._closing.is_set():
             self.schedule.died(chunk, process.bury(self._seconds))
+
+    def _page_or_problem(
+        self, chunk: Chunk, header: Header, payload: NDArray[np.uint8], slots: list[int]
+    ) -> Rendered:
+        if header["kind"] == "bad_page":
+            return FileProblem(chunk.task.file.path, header["reason"], header["number"])
+        return _page(chunk, header, *self._unpack(header, payload, slots))
 
     def _unpack(
         self, header: Header, payload: NDArray[np.uint8], slots: list[int]

@@ -3,7 +3,8 @@
 Jobs go in on the worker's standard input, one JSON object a line. Answers come out on its standard output:
 12 bytes (length of the header, length of the payload), the header, the payload. A page's payload is its
 pixels (1 or 3 bytes each, rows from the top, no padding) followed by its thumbnail; the pixels may also lie
-in shared memory, at the ``slot`` that the header names.
+in shared memory, at the ``slot`` that the header names. The answer about the last page of a job says so
+(``last``): one frame less for each picture that is a file of its own.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import json
 import os
 import struct
 from collections.abc import Mapping
-from typing import IO, Any
+from io import BufferedReader
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 _LENGTHS = struct.Struct("<IQ")
+
+_SMALL_BYTES = 1 << 16
+"""A payload up to here is sent in one go with its header."""
 
 Header = dict[str, Any]
 
@@ -26,7 +31,10 @@ def write_frame(descriptor: int, header: Mapping[str, object], *payload: bytes |
     """Send one answer; blocks while the parent is busy, which is all the backpressure there is here."""
     encoded = json.dumps(header).encode()
     parts = [memoryview(part).cast("B") for part in payload]
-    _write_all(descriptor, memoryview(_LENGTHS.pack(len(encoded), sum(map(len, parts))) + encoded))
+    length = sum(map(len, parts))
+    parts.insert(0, memoryview(_LENGTHS.pack(len(encoded), length) + encoded))
+    if length <= _SMALL_BYTES:
+        parts = [memoryview(b"".join(parts))]
     for part in parts:
         _write_all(descriptor, part)
 
@@ -44,26 +52,19 @@ def _write_all(descriptor: int, data: memoryview) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def read_frame(stream: IO[bytes]) -> tuple[Header, NDArray[np.uint8]] | None:
-    """The next answer, or None when the worker's process has ended."""
-    lengths = _read_exactly(stream, _LENGTHS.size)
-    if lengths is None:
-        return None
-    header_length, payload_length = _LENGTHS.unpack(lengths.data)
-    header = _read_exactly(stream, header_length)
-    payload = _read_exactly(stream, payload_length)
-    if header is None or payload is None:
-        return None
-    return json.loads(header.tobytes()), payload
+def read_frame(stream: BufferedReader) -> tuple[Header, NDArray[np.uint8]] | None:
+    """The next answer, or None when the worker's process has ended.
 
-
-def _read_exactly(stream: IO[bytes], length: int) -> NDArray[np.uint8] | None:
+    A buffered stream gives less than it was asked for at its end only. A small frame costs one system call,
+    and a payload larger than the buffer goes past it, straight to where it will stay.
+    """
+    lengths = stream.read(_LENGTHS.size)
+    if len(lengths) < _LENGTHS.size:
+        return None
+    header_length, payload_length = _LENGTHS.unpack(lengths)
+    header = stream.read(header_length)
     # Not a bytearray: that would be filled with zeros first, and no other thread could run meanwhile.
-    data = np.empty(length, np.uint8)
-    view = data.data
-    while view:
-        count = stream.readinto(view)  # type: ignore[attr-defined]
-        if not count:
-            return None
-        view = view[count:]
-    return data
+    payload = np.empty(payload_length, np.uint8)
+    if len(header) < header_length or stream.readinto(payload.data) < payload_length:
+        return None
+    return json.loads(header.decode()), payload

@@ -102,15 +102,17 @@ class Worker:
             return
         self._send({"kind": "opened", "pages": file.pages})
         self._slots = job["slots"]
-        for number in job["pages"]:
-            if number <= file.pages:
-                try:
-                    self._send_page(file, number)
-                except BrokenPipeError:
-                    raise
-                except Exception as error:
-                    self._send({"kind": "bad_page", "number": number, "reason": reason(error)})
-        self._send({"kind": "done"})
+        numbers = [number for number in job["pages"] if number <= file.pages]
+        for number in numbers:
+            last = number == numbers[-1]
+            try:
+                self._send_page(file, number, last)
+            except BrokenPipeError:
+                raise
+            except Exception as error:
+                self._send({"kind": "bad_page", "number": number, "reason": reason(error), "last": last})
+        if not numbers:
+            self._send({"kind": "done"})
 
     def _open(self, path: str) -> OpenFile:
         if self._file is not None and self._path == path:
@@ -122,12 +124,13 @@ class Worker:
         self._path = path
         return self._file
 
-    def _send_page(self, file: OpenFile, number: int) -> None:
+    def _send_page(self, file: OpenFile, number: int, last: bool) -> None:
         edge = self._longest_edge or self._thumbnail
         content = file.page(number, edge, self._grey and not self._thumbnail)
         header = {
             "kind": "page",
             "number": number,
+            "last": last,
             "width": content.width,
             "height": content.height,
             "text": content.text,
