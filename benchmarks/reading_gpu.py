@@ -380,6 +380,7 @@ def main() -> None:
     parser.add_argument("--cudnn-benchmark", action="store_true")
     parser.add_argument("--limit", type=float, default=55.0, help="seconds after which nothing new is begun")
     parser.add_argument("--batch", type=int, help="pages at a time; left out, what suits the GPU's memory")
+    parser.add_argument("--profile", action="store_true", help="also kernels, and the host's calls")
     parser.add_argument("--plain", action="store_true", help="also the network without fused kernels")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--output", type=Path, help="a file that is written after every step")
@@ -445,7 +446,7 @@ class Report:
         options, encoder = self.options, self.encoder
         batches = upload_batches(encoder, files, options.batch, 3)
         self.step(f"{name} model_only", lambda: variants(encoder, batches, options.seconds, options.plain))
-        if encoder.device.type == "cuda":
+        if options.profile:
             self.step(f"{name} kernels", lambda: kernels(encoder, batches[0]))
             self.step(f"{name} host", lambda: on_the_host(encoder, batches[0]))
         self.step(f"{name} stages", lambda: stages(encoder, batches[0], 10 if options.seconds > 1 else 1))

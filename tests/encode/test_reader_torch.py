@@ -64,7 +64,7 @@ def test_order_is_kept_over_batches_of_other_shapes(monkeypatch: pytest.MonkeyPa
     """A batch waits for pages of its own shape, but no vector overtakes another."""
     from vsplade.encode import batching, reader_torch
 
-    monkeypatch.setattr(reader_torch, "SMALL_BATCH", 2)
+    monkeypatch.setattr(reader_torch, "BATCHES", ((0, 2),))
     monkeypatch.setattr(batching, "MOST_WAITING", 1.5)
     words = ["harbour", "mountain", "winter", "garden", "letter", "bridge", "silver"]
     sizes = [(250, 100), (180, 150), (250, 100), (250, 100), (180, 150), (250, 100), (400, 90)]

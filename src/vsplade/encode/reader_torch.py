@@ -47,13 +47,11 @@ from vsplade.types import Page, SparseVector
 if TYPE_CHECKING:
     from PIL import Image
 
-BATCH, SMALL_BATCH = 32, 8
-"""Pages at a time: every kernel is started once a batch, so large ones cost less. The small one is for GPUs
-with less than ``LARGE_GPU`` bytes of memory.
-"""
-LARGE_GPU = 20 << 30
+BATCHES = ((40 << 30, 64), (20 << 30, 32), (0, 8))
+"""Bytes of a GPU's memory, at least, and pages at a time: every kernel is started once a batch, so large ones
+cost less."""
 LANES = 3
-"""Batches under way at a time. Each takes about 3 GB of the GPU's memory where a batch is 32 pages."""
+"""Batches under way at a time. Each takes about 6 GB of the GPU's memory where a batch is 64 pages."""
 LARGER_PAGES = 4
 """Pages with tiny type that are read again at a time. Always as many, because their number differs from batch
 to batch, and cuDNN would prepare for each."""
@@ -164,8 +162,8 @@ class TorchReaderEncoder(ReaderEncoder):
         cuda = self.device.type == "cuda"
         if cuda and not torch.cuda.is_available():
             raise InputError("There is no GPU that torch can use; leave the reader's option 'device' out.")
-        large = cuda and torch.cuda.get_device_properties(self.device).total_memory >= LARGE_GPU
-        self.batch = BATCH if large else SMALL_BATCH
+        memory = torch.cuda.get_device_properties(self.device).total_memory if cuda else 0
+        self.batch = next(pages for least, pages in BATCHES if memory >= least)
         self.kind = torch.float16 if cuda else torch.float32
         self.network = load_network(self._folder, self._config).to(self.device, self.kind)
         if cuda:

@@ -30,7 +30,7 @@ NO_PIXELS = Image.new("L", (1, 1), 255)
 BUFFER_BYTES = 96 << 20
 """Rendered pages that may wait for the consumer, all together (at least one chunk of one page a worker)."""
 
-GPU_PAGES = 300
+GPU_PAGES = 600
 """Pages that an encoder on a GPU may hold while it fills its batches."""
 
 _MAX_CHUNK_PAGES = 32
