@@ -123,6 +123,7 @@ def test_search_without_an_answer_is_no_error(index: Path) -> None:
     assert "No page matches" in result.stderr
     assert as_json("search", "", "--index", index)["hits"] == []
     assert "Write one or more words" in vsplade("search", "?!", "--index", index).stderr
+    assert "knows none of these words" in vsplade("search", "日本語", "--index", index).stderr
     filtered = vsplade("search", "turbine", "--index", index, "--filter", "yaer=2024").stderr
     assert "No page passes --filter" in filtered
     assert "filtered by: doc_id, hash" in filtered

@@ -73,6 +73,16 @@ def test_boxes_are_drawn_where_the_terms_are(
     assert bottom / height == pytest.approx(INK.bottom, abs=0.01)
 
 
+@pytest.mark.parametrize("name", ["out.xyz", "out"])
+def test_an_unknown_ending_is_refused(
+    scan: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["inspect", str(scan), "--encoder", "ink", "--picture", str(tmp_path / name)]) == 2
+    printed = capsys.readouterr()
+    assert "use .png" in printed.err
+    assert not printed.out, "it is known before the work is done"
+
+
 def test_one_page_must_be_chosen(scan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     frames = [Image.new("L", (40, 30), 255)] * 2
     frames[0].save(tmp_path / "two.tiff", save_all=True, append_images=frames[1:])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,3 +104,15 @@ def test_links_inside_the_repository_lead_somewhere(document: Path) -> None:
 def test_readme_test_command_is_what_ci_runs() -> None:
     assert "scripts/check" in (ROOT / "README.md").read_text("utf-8")
     assert re.search(r"^exec scripts/check$", (ROOT / ".ci" / "run").read_text("utf-8"), re.MULTILINE)
+
+
+def test_python_examples_run_one_after_the_other(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    text = (ROOT / "docs" / "python.md").read_text("utf-8")
+    script = "\n".join(re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL))
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert "turbine" in result.stdout
+    assert "there is no index here" in result.stdout

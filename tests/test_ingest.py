@@ -303,6 +303,10 @@ def test_nothing_to_index_is_an_error_and_makes_no_index(tmp_path: Path, where: 
     (tmp_path / "bare").mkdir()
     with pytest.raises(InputError, match="no pages"):
         run(tmp_path / "bare", where)
+    drawing().save(tmp_path / "bare" / "page.png")
+    with pytest.raises(InputError, match="a folder of its own"):
+        run(tmp_path / "bare", tmp_path / "bare")
+    assert [path.name for path in (tmp_path / "bare").iterdir()] == ["page.png"]
     assert not where.exists()
 
 

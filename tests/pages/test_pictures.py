@@ -192,6 +192,9 @@ def test_truncated_and_foreign_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "cut.png").write_bytes(buffer.getvalue()[: len(buffer.getvalue()) // 2])
     with pytest.raises(OSError, match="truncated"):
         read(tmp_path / "cut.png")
+    (tmp_path / "nothing.png").touch()
+    with pytest.raises(PageError, match="empty file"):
+        read(tmp_path / "nothing.png")
     (tmp_path / "text.png").write_text("no picture at all")
     with pytest.raises(PageError, match="not a picture"):
         read(tmp_path / "text.png")

@@ -141,6 +141,11 @@ def test_ciff_is_read_by_protobuf(index: Index, tmp_path: Path) -> None:
         ('{"id": "a", "vector": {"w1": "x"}}', "the weight of 'w1' is 'x'"),
         ('{"id": "a", "vector": {"w1": -1}}', "the weight of 'w1' is -1; weights cannot be negative"),
         ("\xf1\x80 not text at all", "out.jsonl:1: this line is not"),
+        ("[" * 100_000, "out.jsonl:1: this line is not"),
+        (
+            '{"id": "a", "vector": {}}\n{"id": "a", "vector": {}}',
+            "jsonl:2: the id 'a' was used before, in .*jsonl:1",
+        ),
     ],
 )
 def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:

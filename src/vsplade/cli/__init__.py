@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
@@ -46,7 +48,16 @@ for command in (
 def main(arguments: Sequence[str] | None = None) -> None:
     """The ``vsplade`` program: run a command and leave with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _open_closed_streams()
     sys.exit(run(given))
+
+
+def _open_closed_streams() -> None:
+    """Who starts us with ``>&-`` or ``2>&-`` wants silence: Python would have no stream at all there."""
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+            setattr(sys, name, os.fdopen(descriptor, "w"))
 
 
 def run(arguments: list[str]) -> int:
@@ -74,9 +85,13 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return _fail(
-            f"{error.strerror or error}: {error.filename}" if error.filename else str(error), 2, arguments
-        )
+        reason = error.strerror or str(error)
+        return _fail(f"{reason}: {error.filename}" if error.filename else f"{reason}.", 2, arguments)
+    except Exception as error:
+        # Python would leave with 1, which is our code for a run that went through.
+        traceback.print_exc()
+        what = f"{type(error).__name__}: {error}"
+        return _fail(f"{what}. This is a bug in vsplade; please report it with these lines.", 2, arguments)
 
 
 def _hint(error: click.ClickException) -> str:
@@ -88,5 +103,6 @@ def _hint(error: click.ClickException) -> str:
 def _fail(message: str, code: int, arguments: list[str]) -> int:
     click.echo(f"Error: {message}", err=True)
     if "--json" in arguments:
-        print_json({"error": message, "exit_code": code})
+        with suppress(OSError):  # standard output may be what failed, on a full disk
+            print_json({"error": message, "exit_code": code})
     return code

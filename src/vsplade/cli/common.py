@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,8 +94,17 @@ def make_limits(given: dict[str, float | None]) -> Limits:
 
 
 def print_json(document: object) -> None:
-    """The one document of a ``--json`` run."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    """The one document of a ``--json`` run.
+
+    Escaped throughout where a character cannot be written as it is: in a terminal that is not UTF-8, or of a
+    file's name or a query that is no valid text.
+    """
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(document, indent=2, allow_nan=False)
+    click.echo(text)
 
 
 def note(message: str) -> None:
@@ -119,9 +129,14 @@ def progress_bar(total: int | None, unit: str) -> Iterator[Callable[[int, int], 
 def short_path(path: str) -> str:
     """As a person would type it here: relative for what lies below the current folder."""
     try:
-        return str(Path(path).relative_to(Path.cwd()))
+        return printable(str(Path(path).relative_to(Path.cwd())))
     except ValueError:
-        return path
+        return printable(path)
+
+
+def printable(name: str) -> str:
+    """On one line, and without what a terminal would obey: names of files may hold any character."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def count(number: int, noun: str) -> str:

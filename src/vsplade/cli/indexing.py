@@ -20,6 +20,7 @@ from vsplade.cli.common import (
     make_limits,
     note,
     print_json,
+    printable,
     size,
     workers_option,
 )
@@ -158,7 +159,7 @@ def _print_report(report: IngestReport) -> None:
     )
     for problem in report.failures:
         place = f", page {problem.page}" if problem.page else ""
-        note(f"Failed: {problem.path}{place}: {problem.reason}")
+        note(f"Failed: {printable(problem.path)}{place}: {problem.reason}")
     if report.empty:
         note(
             f"Note: on {count(report.empty, 'page')} no words were found, so no search finds "

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vsplade.cli.common import SOME_FAILED, encoder_option, json_option, note, print_json, short_path
+from vsplade.cli.common import (
+    SOME_FAILED,
+    encoder_option,
+    json_option,
+    note,
+    print_json,
+    printable,
+    short_path,
+)
 from vsplade.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,14 +55,15 @@ def inspect(
     if found.problems:
         raise InputError(f"{file} {found.problems[0].reason}.")
     if picture:
-        _check_picture(chosen, found.files)
+        _check_picture(chosen, found.files, picture)
     shown, failed = [], 0
     before = frozenset(range(1, number or 1))
     files = [replace(source, skip=before) for source in name_files(found.files)]
     for result in render(files, chosen.longest_edge):
         if isinstance(result, FileProblem):
             failed += 1
-            note(f"{result.path}{f', page {result.page}' if result.page else ''}: {result.reason}")
+            place = f", page {result.page}" if result.page else ""
+            note(f"{printable(result.path)}{place}: {result.reason}")
         elif number is None or result.page.number == number:
             shown.append(_show(result.page, chosen, top, as_json))
             if picture:
@@ -103,7 +112,9 @@ def _why_empty(page: Page, encoder: Encoder) -> str:
     return "  Nothing was read on this page."
 
 
-def _check_picture(encoder: Encoder, files: list[str]) -> None:
+def _check_picture(encoder: Encoder, files: list[str], target: Path) -> None:
+    from PIL import Image
+
     from vsplade.types import PlacingEncoder
 
     if not isinstance(encoder, PlacingEncoder):
@@ -113,6 +124,8 @@ def _check_picture(encoder: Encoder, files: list[str]) -> None:
         )
     if len(files) != 1:
         raise InputError("--picture draws one page: give one file.")
+    if Image.registered_extensions().get(target.suffix.lower()) not in Image.SAVE:
+        raise InputError(f"{target}: a picture cannot be written under this ending; use .png or .jpg.")
 
 
 def _draw(page: Page, encoder: Encoder, top: int, target: Path, several: bool) -> None:

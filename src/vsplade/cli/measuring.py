@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vsplade.cli.common import SOME_FAILED, encoder_option, json_option, note, print_json, progress_bar
+from vsplade.cli.common import (
+    SOME_FAILED,
+    encoder_option,
+    json_option,
+    note,
+    print_json,
+    progress_bar,
+    workers_option,
+)
 from vsplade.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,7 +42,7 @@ NEW_FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
 )
 @click.option("--keep-vectors", type=NEW_FILE, metavar="FILE", help="Keep the page vectors for later runs.")
 @click.option("-k", "k", type=click.IntRange(min=1), default=100, show_default=True, help="Results a query.")
-@click.option("--workers", type=click.IntRange(min=1), help="Rendering processes. Default: one a core.")
+@workers_option
 @click.option("--run", "run_file", type=NEW_FILE, metavar="FILE", help="Write the results as a TREC run.")
 @click.option(
     "--report",

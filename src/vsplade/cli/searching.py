@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from vsplade.cli.common import (
     json_option,
     note,
     print_json,
+    printable,
     short_path,
 )
 from vsplade.errors import InputError
@@ -125,8 +126,9 @@ def search(
         found = {"query": query, "hits": [hit_json(hit) for hit in hits]}
         print_json(found if recall is None else {**found, "recall": recall})
         return
+    asked = set(index.encode_query(query).terms.tolist())
     for rank, hit in enumerate(hits, 1):
-        click.echo(describe(rank, hit, query, index.encoder.vocabulary))
+        click.echo(describe(rank, hit, query, asked, index.encoder.vocabulary))
         if explain:
             click.echo(explanation(hit.explain()))
     if not hits:
@@ -141,6 +143,8 @@ def why_nothing(index: Index, query: str, filters: tuple[str, ...]) -> str:
         keys = ", ".join(index.metadata_keys())
         return f"No page passes --filter, whatever the words. Pages can be filtered by: {keys}."
     if not len(index.encode_query(query)):
+        if any(character.isalnum() for character in query):
+            return f"The encoder {index.encoder.name!r} knows none of these words. Write others."
         return "The query has no word that can be searched for. Write one or more words."
     return "No page matches. Try fewer or other words, or see what was indexed: vsplade stats."
 
@@ -209,18 +213,19 @@ def hit_json(hit: Hit) -> dict[str, object]:
     }
 
 
-def describe(rank: int, hit: Hit, query: str, vocabulary: Vocabulary) -> str:
+def describe(rank: int, hit: Hit, query: str, asked: Set[int], vocabulary: Vocabulary) -> str:
     """A result on two lines: where it is, and which of the query's words it holds."""
     place = short_path(str(hit.metadata.get("path", hit.doc_id)))
     head = f"{rank:>3}. {click.style(place, bold=True)}, page {hit.page_num}"
-    words = highlight(query, hit.explain(), vocabulary)
+    words = highlight(query, asked, hit.explain(), vocabulary)
     return f"{head}  {click.style(f'{hit.score:.3f}', fg='cyan')}\n     {words}"
 
 
-def highlight(query: str, matches: Sequence[TermMatch], vocabulary: Vocabulary) -> str:
+def highlight(query: str, asked: Set[int], matches: Sequence[TermMatch], vocabulary: Vocabulary) -> str:
     """The query's words: those on the page in bold with what they added, the others dimmed in brackets.
 
-    Words are what people typed; a word of several pieces shows the sum of its pieces.
+    Words are what people typed; a word of several pieces shows the sum of its pieces, where it comes first.
+    A word that is not ``asked`` for (``the``, beside others) is dimmed only: the page may well hold it.
     """
     from vsplade.encode.paired import PairedVocabulary
     from vsplade.encode.reader import ReaderVocabulary
@@ -229,16 +234,22 @@ def highlight(query: str, matches: Sequence[TermMatch], vocabulary: Vocabulary) 
     # Of an index with text layers, the words are those of its first half.
     words = vocabulary.first if isinstance(vocabulary, PairedVocabulary) else vocabulary
     left = {match.term: match for match in matches if match.term < len(words)}
+    on_page = set(left)
     in_text = {match.term - len(words) for match in matches if match.term >= len(words)}
     shown = []
-    for word in query.split():
+    for typed in query.split():
+        word = printable(typed)
         # A vocabulary that is not ours splits words in its own way: then only the terms can be shown.
-        pieces = set(words.encode(word)) if isinstance(words, Tokenizer | ReaderVocabulary) else set()
+        pieces = set(words.encode(typed)) if isinstance(words, Tokenizer | ReaderVocabulary) else set()
         found = [left.pop(term).product for term in pieces if term in left]
         if found:
             shown.append(f"{click.style(word, bold=True, fg='green')} {sum(found):.2f}")
         elif pieces & in_text:
             shown.append(f"{click.style(word, bold=True, fg='green')} (text layer)")
+        elif pieces & on_page:
+            shown.append(click.style(word, bold=True, fg="green"))
+        elif pieces and not pieces & asked:
+            shown.append(click.style(word, dim=True))
         elif pieces:
             shown.append(click.style(f"[{word}]", dim=True))
     related = [f"{match.token} {match.product:.2f}" for match in left.values()]

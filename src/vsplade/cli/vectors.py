@@ -21,6 +21,7 @@ from vsplade.cli.common import (
     make_limits,
     note,
     print_json,
+    printable,
     workers_option,
 )
 from vsplade.errors import InputError
@@ -81,7 +82,8 @@ def encode(
     source = EncodedPages(paths, chosen, make_limits(limits), workers)
     export_vectors(source, chosen.vocabulary, output, form, scale)
     for problem in source.problems:
-        note(f"Failed: {problem.path}{f', page {problem.page}' if problem.page else ''}: {problem.reason}")
+        place = f", page {problem.page}" if problem.page else ""
+        note(f"Failed: {printable(problem.path)}{place}: {problem.reason}")
     if as_json:
         failures = [asdict(problem) for problem in source.problems]
         facts = {"pages": source.pages, "output": str(output), "format": form, "encoder": chosen.name}

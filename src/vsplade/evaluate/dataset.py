@@ -26,6 +26,8 @@ Qrels = dict[str, dict[str, int]]
 """Query id -> page id -> how relevant (0: judged, and not relevant)."""
 
 QRELS_HEADER = ["query-id", "corpus-id", "score"]
+HIGHEST_SCORE = 1000
+"""Of a judgement: trec_eval sets memory aside for every level up to the highest one (1e9: 8 GB)."""
 _PDF_PAGE = re.compile(r"(?P<stem>.+)_(?P<number>[1-9][0-9]*)")
 
 
@@ -148,7 +150,7 @@ def read_id_text(path: Path) -> Iterator[tuple[int, str, str]]:
     for line, content in _lines(path):
         try:
             record = json.loads(content)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise InputError(f"{path}, line {line}: not JSON ({error}).") from error
         if not isinstance(record, dict) or "_id" not in record or "text" not in record:
             raise InputError(
@@ -179,9 +181,10 @@ def read_qrels(path: Path) -> tuple[Qrels, dict[tuple[str, str], int]]:
                 f"{path}, line {line}: expected 3 columns separated by tabs, found {len(columns)}."
             )
         query, page, score = (column.strip() for column in columns)
-        if not score.isdecimal():
+        if not score.isdecimal() or int(score) > HIGHEST_SCORE:
             raise InputError(
-                f"{path}, line {line}: the score must be a whole number from 0 up, found {score!r}."
+                f"{path}, line {line}: the score must be a whole number from 0 to {HIGHEST_SCORE:,}, "
+                f"found {score!r}."
             )
         if (query, page) in lines:
             raise InputError(

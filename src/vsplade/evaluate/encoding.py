@@ -36,7 +36,7 @@ def encode_files(
                 if isinstance(result, FileProblem):
                     where = result.path if result.page is None else f"{result.path}, page {result.page}"
                     raise PageError(
-                        f"{where}: {result.reason} Repair or replace the file, then evaluate again."
+                        f"{where}: {result.reason}. Repair or replace the file, then evaluate again."
                     )
                 ids.append(result.page.id)
                 yield result.page

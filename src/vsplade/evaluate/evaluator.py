@@ -220,12 +220,16 @@ def _note_oddities(dataset: Dataset, queries: list[SparseVector], k: int, notes:
     """Facts that change how a score reads, though they are no mistakes."""
     unjudged = len(dataset.queries) - len(dataset.judged)
     if unjudged:
-        notes.append(f"{unjudged} queries have no judgement and were left out")
+        notes.append(f"{_queries(unjudged)} no judgement: left out")
     hopeless = sum(not any(pages.values()) for pages in dataset.qrels.values())
     if hopeless:
-        notes.append(f"{hopeless} queries have no relevant page and score zero")
+        notes.append(f"{_queries(hopeless)} no relevant page: zero")
     empty = sum(len(query) == 0 for query in queries)
     if empty:
-        notes.append(f"{empty} queries have no known term and score zero")
+        notes.append(f"{_queries(empty)} no known term: zero")
     if k < 100:
         notes.append(f"only {k} pages a query were fetched: measures beyond that depth are too low")
+
+
+def _queries(number: int) -> str:
+    return "1 query has" if number == 1 else f"{number:,} queries have"

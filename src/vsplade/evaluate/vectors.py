@@ -70,7 +70,8 @@ class PageVectors:
             raise InputError(f"{path} does not exist.") from error
         except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
             raise InputError(
-                f"{path} does not hold page vectors ({error}). Write it with PageVectors.save."
+                f"{path} does not hold page vectors. `vsplade eval --keep-vectors` writes such a file "
+                "(from Python: PageVectors.save)."
             ) from error
         if len(offsets) != len(ids) + 1 or int(offsets[-1]) != len(terms) or len(terms) != len(weights):
             raise InputError(f"{path} is damaged: its arrays do not fit together. Encode the pages again.")

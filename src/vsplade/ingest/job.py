@@ -64,12 +64,10 @@ def index_paths(
     if commit_pages < 1 or not commit_seconds > 0:
         raise InputError("Commits must be at least one page and more than zero seconds apart.")
     started = time.monotonic()
-    found = discover(paths, exclude=[index_dir])
+    given = list(paths)
+    found = discover(given, exclude=[index_dir])
     if not found.files and not prune:
-        first = found.problems[0] if found.problems else None
-        raise InputError(
-            f"{first.path} {first.reason}." if first else "There are no pages in the paths given."
-        )
+        raise InputError(_why_no_files(given, found.problems, index_dir))
     chosen = _load_encoder(encoder, Path(index_dir))
     with closing(IndexWriter(index_dir, chosen)) as writer, show_progress(progress) as update:
         job = _Job(writer, chosen, metadata, commit_pages, commit_seconds, update)
@@ -77,6 +75,16 @@ def index_paths(
         job.failures += [problem for problem in found.problems if problem.path not in missing]
         job.run(found.files, limits or Limits(), thumbnails, workers)
     return job.report(len(found.files), time.monotonic() - started)
+
+
+def _why_no_files(
+    given: Iterable[str | os.PathLike[str]], problems: list[FileProblem], index_dir: str | Path
+) -> str:
+    if problems:
+        return f"{problems[0].path} {problems[0].reason}."
+    if os.path.realpath(index_dir) in {os.path.realpath(path) for path in given}:
+        return f"{index_dir} is both to be indexed and to hold the index. Give the index a folder of its own."
+    return "There are no pages in the paths given."
 
 
 def _load_encoder(encoder: str | Encoder | None, index_dir: Path) -> Encoder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -39,6 +40,8 @@ class PictureFile:
         try:
             self._image: Image.Image = Image.open(path, formats=FORMATS)
         except UnidentifiedImageError:
+            if os.path.getsize(path) == 0:
+                raise PageError("is an empty file") from None
             raise PageError("is not a picture that can be read, or it is damaged") from None
         self.pages = int(getattr(self._image, "n_frames", 1)) if self._image.format == "TIFF" else 1
 

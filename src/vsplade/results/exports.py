@@ -73,11 +73,19 @@ def read_vectors(
     _check(format, IMPORTS, scale)
     terms = {vocabulary.token(term): term for term in range(len(vocabulary))}
     divisor = scale if format == "anserini" else 1.0
+    first_seen: dict[str, str] = {}
     for file in _files(path):
         with open(file, "rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    yield _parse(f"{file}:{number}", line, terms, divisor)
+                    where = f"{file}:{number}"
+                    page_id, vector = _parse(where, line, terms, divisor)
+                    if page_id in first_seen:
+                        raise InputError(
+                            f"{where}: the id {page_id!r} was used before, in {first_seen[page_id]}."
+                        )
+                    first_seen[page_id] = where
+                    yield page_id, vector
 
 
 def _files(path: Path) -> Iterable[Path]:
@@ -96,7 +104,7 @@ def _parse(where: str, line: bytes, terms: dict[str, int], divisor: float) -> tu
         record = json.loads(line)
         page_id, vector = record["id"], record["vector"]
         items = vector.items()
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f'{where}: this line is not {{"id": ..., "vector": {{token: weight}}}}.') from error
     weights: dict[int, float] = {}
     for token, weight in items:
