@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -283,9 +284,8 @@ def test_an_index_remembers_its_encoder(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-def test_interrupting_is_safe_and_says_so(folder: Path, tmp_path: Path) -> None:
-    import signal
-
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_interrupting_is_safe_and_says_so(folder: Path, tmp_path: Path, sign: signal.Signals) -> None:
     for number in range(40):
         write_pdf(folder / f"more{number}.pdf", *(["some words to read"] * 30))
     target = tmp_path / "test.vsplade"
@@ -294,7 +294,7 @@ def test_interrupting_is_safe_and_says_so(folder: Path, tmp_path: Path) -> None:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
     time.sleep(1.5)
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, sign)
     _, shown = process.communicate(timeout=60)
     # A fast machine may have finished before the signal came.
     assert process.returncode in (130, 0)

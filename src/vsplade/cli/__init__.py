@@ -7,6 +7,7 @@ Command modules import only click at the top; what does the work is imported ins
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The ``vsplade`` program: run a command and leave with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     _open_closed_streams()
+    # What a service manager sends is obeyed as ctrl-C is: what was done so far is kept.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(given))
 
 

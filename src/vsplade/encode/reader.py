@@ -37,6 +37,9 @@ _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
 _READING = ("points", "scales", "floor", "zoom", "tiny", "large", "doubt", "pairs")
 _FILES = ("trunk.onnx", "head.onnx", "size.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
 
+SMALLEST_EDGE, LARGEST_EDGE = 64, 8192
+"""Pixels. A page of 8,192 takes 64 times as long as one of 1,024."""
+
 
 @dataclass(frozen=True)
 class ReaderOptions:
@@ -52,6 +55,15 @@ class ReaderOptions:
     """A folder with another model in the same layout."""
     device: str = "cpu"
     """``cpu`` is onnxruntime; any other device, as ``cuda``, is torch's."""
+
+    def __post_init__(self) -> None:
+        if self.threads < 0:
+            raise InputError(f"The reader's option 'threads' must be 0 or more, not {self.threads}.")
+        if self.longest_edge and not SMALLEST_EDGE <= self.longest_edge <= LARGEST_EDGE:
+            raise InputError(
+                f"The reader's option 'longest_edge' must be between {SMALLEST_EDGE:,} and {LARGEST_EDGE:,}, "
+                f"or 0 for the model's own, not {self.longest_edge}."
+            )
 
 
 class ReaderVocabulary:

@@ -52,8 +52,8 @@ SETTINGS: dict[str, Any] = {
     "tiny": 8.0,  # em in px: a page is read again if half of its type is smaller than this,
     "zoom": 1.5,  # so many times as large
     "large": 7.0,  # em in px: smaller type on a small copy has been read on the page itself
-    "floor": -3.5,  # word logit above which a cell is named: doubtful cells still add evidence,
-    "doubt": 0.6,  # the chance that there is a word counts to this power
+    "floor": -4.0,  # word logit above which a cell is named: doubtful cells still add evidence,
+    "doubt": 0.4,  # the chance that there is a word counts to this power
     **asdict(PageWeighting()),  # counts to weights
     "related": 0.2,  # share of a query term's weight that words of the same stem get
     "points": {
