@@ -227,6 +227,18 @@ def narrow(as_json: bool, **given: Any) -> None:
     _report(result, as_json)
 
 
+@train.command("revive")
+@options_of(options.ReviveOptions)
+@json_option
+def revive(as_json: bool, **given: Any) -> None:
+    """Wake the units of a trained reader's head that never fire; training goes on from there."""
+    with needs_extra():
+        from vsplade.train.revive import revive as revive_reader
+
+        result = revive_reader(_build(options.ReviveOptions, given), note)
+    _report(result, as_json)
+
+
 @train.command("export")
 @options_of(options.ExportOptions)
 @json_option

@@ -161,6 +161,16 @@ class NarrowOptions:
 
 
 @dataclass(frozen=True)
+class ReviveOptions:
+    checkpoint: Path = option("A checkpoint of a trained reader.", argument=True)
+    pdfs: Path = option("PDFs on whose pages units are watched.")
+    out: Path = option("The checkpoint to write, to go on from with `vsplade train reader --initial`.")
+    rank: int = option("Dimensions that terms are named from, at least one a living unit; 0: as now.", 0)
+    windows: int = option("Windows to watch on.", 160)
+    seed: int = option("Of the windows and of the new units.", 0)
+
+
+@dataclass(frozen=True)
 class ProbeOptions:
     checkpoint: Path = option("A checkpoint.", argument=True)
     images: Path = option("A folder of page pictures.", argument=True)

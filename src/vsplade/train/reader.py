@@ -121,6 +121,7 @@ class Meter:
             "found_drawn": (found * drawn).sum() / drawn.sum().clamp(min=1),
             "found_real": (found * ~drawn).sum() / (~drawn).sum().clamp(min=1),
             "false_alarms": losses.false_alarms,
+            "living": losses.living,
         }
         for name, value in values.items():
             self.sums[name] = self.sums.get(name, torch.zeros((), device=value.device)) + value

@@ -22,6 +22,7 @@ class Losses:
     window: Tensor  # (pieces,) its window
     found: Tensor  # (pieces,) whether its cell fires
     false_alarms: Tensor  # cells that fire without a piece, per piece
+    living: Tensor  # share of the head's units that fire on any piece of the batch
 
 
 def word_loss(logits: Tensor, targets: Targets) -> Tensor:
@@ -80,4 +81,5 @@ def reader_losses(
         window,
         logits.detach()[window, row, column] > -1.0,
         alarms,
+        (seen.detach() > 0).any(0).float().mean(),
     )
