@@ -1,7 +1,7 @@
 #!/bin/sh
 # Everything behind the reader that ships, from public sources to the files in src/vsplade/encode/data/reader.
 #
-#   runs/reader.sh WORK [STEP...]        steps: packages text vocabulary words pdfs train narrow finish probe export queries
+#   runs/reader.sh WORK [STEP...]        steps: packages text vocabulary words pdfs train narrow revive finish probe export queries
 #
 # Needs Debian or Ubuntu's apt-get and npm (as a user; nothing is installed), pip install 'vsplade[train]', and a GPU for
 # the steps `train` and `finish`. WORK must hold data/ with what apt does not have (docs/training.md says where it comes from):
@@ -16,7 +16,7 @@ set -eu
 
 work=${1:?"usage: runs/reader.sh WORK [STEP...]"}
 shift
-[ $# -gt 0 ] || set -- packages text vocabulary words pdfs train narrow finish probe export queries
+[ $# -gt 0 ] || set -- packages text vocabulary words pdfs train narrow revive finish probe export queries
 packaged=$(cd "$(dirname "$0")/.." && pwd)/src/vsplade/encode/data
 
 TEXTS="dict-gcide dict-wn dict-foldoc manpages manpages-dev python3.11-doc"
@@ -115,8 +115,12 @@ step_narrow() {
     vsplade train narrow "$work/run-wide/last.safetensors" --pdfs "$work/pdfs" --out "$work/narrow.safetensors"
 }
 
+step_revive() { # what ships was revived after the last run, not before it (docs/log.md)
+    vsplade train revive "$work/narrow.safetensors" --pdfs "$work/pdfs" --rank 128 --out "$work/revived.safetensors"
+}
+
 step_finish() {
-    train_into "$work/run" "$work/narrow.safetensors" --rate 9e-4 --warm-up 0.03 --cool-down 0.85 \
+    train_into "$work/run" "$work/revived.safetensors" --rate 9e-4 --warm-up 0.03 --cool-down 0.85 \
         --echo 2 --rounded 0.15
 }
 
@@ -142,7 +146,7 @@ step_queries() {
 
 for step in "$@"; do
     case $step in
-    packages | text | vocabulary | words | pdfs | train | narrow | finish | probe | export | queries) "step_$step" ;;
+    packages | text | vocabulary | words | pdfs | train | narrow | revive | finish | probe | export | queries) "step_$step" ;;
     *) echo "unknown step: $step" >&2 && exit 2 ;;
     esac
 done
