@@ -84,5 +84,5 @@ def test_defaults_on_the_command_line_are_those_of_the_classes() -> None:
 def test_every_step_is_listed() -> None:
     assert "train" in cli.commands
     steps = {"text", "fonts", "vocabulary", "words", "query-table", "reader", "probe", "export", "retrieval"}
-    steps |= {"certainty", "narrow", "paper", "captions", "query-side", "ablation"}
+    steps |= {"certainty", "narrow", "revive", "paper", "captions", "query-side", "ablation"}
     assert set(train.commands) == steps
