@@ -36,6 +36,7 @@ from vsplade.encode.neighbours_torch import NeighboursOnDevice, Standing
 from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features, fold_norms
 from vsplade.encode.on_device import fetch, kernels, on, rows_of
 from vsplade.encode.onnx_weights import unpacked
+from vsplade.encode.packed import Batch, Packed, padded
 from vsplade.encode.reader import ReaderEncoder, ReaderOptions
 from vsplade.encode.shrink import shrink
 from vsplade.encode.turns import HOST_ONLY, Steps, Turns, finish
@@ -95,36 +96,6 @@ def best_terms(logits: Tensor, best: int) -> tuple[Tensor, Tensor]:
 
 
 @dataclass
-class Packed:
-    """Grey pages in main memory, end to end, and where each begins."""
-
-    levels: Tensor
-    start: list[int]
-    sizes: list[tuple[int, int]]
-    """(height, width); those beyond ``pages`` only fill the batch up."""
-    pages: int
-
-
-@dataclass
-class Batch:
-    """The same on the device."""
-
-    levels: Tensor
-    start: Tensor
-    sizes: list[tuple[int, int]]
-    pages: int
-
-    def picture(self, side: int) -> Tensor:
-        """(n, H, W), sides multiples of ``side``, the last row and column of each repeated to the end."""
-        height, width = padded(self.sizes, side)
-        device, size = self.levels.device, on(self.sizes, self.levels.device, torch.int32)
-        row = torch.arange(height, device=device, dtype=torch.int32)[None].minimum(size[:, :1] - 1)
-        column = torch.arange(width, device=device, dtype=torch.int32)[None].minimum(size[:, 1:] - 1)
-        place = (self.start[:, None] + row * size[:, 1:])[:, :, None] + column[:, None]
-        return self.levels.index_select(0, place.view(-1)).view(len(size), height, width)
-
-
-@dataclass
 class Found:
     """Cells that hold the middle of a word piece, on the device."""
 
@@ -146,11 +117,6 @@ class Found:
     @staticmethod
     def join(parts: Sequence[Found]) -> Found:
         return Found(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Found)))
-
-
-def padded(sizes: Sequence[tuple[int, int]], side: int) -> tuple[int, int]:
-    height, width = (max(size[axis] for size in sizes) for axis in (0, 1))
-    return height + -height % side, width + -width % side
 
 
 class TorchReaderEncoder(ReaderEncoder):
