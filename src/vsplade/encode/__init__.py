@@ -38,6 +38,25 @@ def load_encoder(name: str | None = None, **options: object) -> Encoder:
     return _MAKERS[base]({**given, **options})
 
 
+def load_index_encoder(name: str, index_dir: Path) -> Encoder:
+    """The encoder that an index names. An index may come from anybody: it can name what is installed, or a
+    model in a folder outside of its own, but it never starts a download."""
+    first, plus, second = name.rpartition("+")
+    parts = [first, second] if plus and parse_spec(second)[0] == "text" else [name]
+    for part in parts:
+        base, options = parse_spec(part)
+        if base in ("reader", "text") and "model" not in options:
+            continue
+        model = Path(options.get("model", base)).expanduser()
+        if not model.is_dir() or model.resolve().is_relative_to(index_dir.resolve()):
+            raise InputError(
+                f"{index_dir}: this index names the encoder {name!r}, which does not come with vsplade and is "
+                "no folder of yours. An index never starts a download: when you trust this model, name it "
+                f"yourself, as in --encoder {name}."
+            )
+    return load_encoder(name)
+
+
 def _make_text(options: Mapping[str, object]) -> Encoder:
     from vsplade.encode.text import TextEncoder, TextOptions
 
