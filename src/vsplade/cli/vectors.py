@@ -126,7 +126,7 @@ class EncodedPages:
                 self.problems.append(result)
             else:
                 page = result.page
-                own = {"path": page.path, "page_num": page.number, "pages": result.pages}
+                own: Metadata = {"path": page.path, "page_num": page.number, "pages": result.pages}
                 self._waiting.append((page.id, {**page.metadata, **own}))
                 yield result.page
 

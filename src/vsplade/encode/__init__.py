@@ -50,8 +50,8 @@ def load_index_encoder(name: str, index_dir: Path) -> Encoder:
         model = Path(options.get("model", base)).expanduser()
         if not model.is_dir() or model.resolve().is_relative_to(index_dir.resolve()):
             raise InputError(
-                f"{index_dir}: this index names the encoder {name!r}, which does not come with vsplade and is "
-                "no folder of yours. An index never starts a download: when you trust this model, name it "
+                f"{index_dir}: this index names the encoder {name!r}, which does not come with vsplade and "
+                "is no folder of yours. An index never starts a download: when you trust this model, name it "
                 f"yourself, as in --encoder {name}."
             )
     return load_encoder(name)

@@ -118,13 +118,13 @@ class Container:
         """The array of a header's entry; the header may come from anybody, so nothing of it is believed."""
         keys = ("count", "offset", "crc32")
         if not isinstance(entry, dict) or any(type(entry.get(key)) is not int for key in keys):
-            raise damaged(self.path, f"the array {ascii(name)} is not described as arrays are")
+            raise damaged(self.path, f"the array {name!a} is not described as arrays are")
         count, offset = entry["count"], entry["offset"]
         if entry.get("dtype") not in DTYPES:
-            raise damaged(self.path, f"the array {ascii(name)} has an unknown type")
+            raise damaged(self.path, f"the array {name!a} has an unknown type")
         size = count * np.dtype(entry["dtype"]).itemsize
         if count < 0 or offset < 0 or offset % ALIGNMENT or offset + size > self.header["data_bytes"]:
-            raise damaged(self.path, f"the array {ascii(name)} lies outside of the file")
+            raise damaged(self.path, f"the array {name!a} lies outside of the file")
         if count == 0:
             return np.zeros(0, dtype=entry["dtype"])
         return np.frombuffer(self._map, dtype=entry["dtype"], count=count, offset=self._data + offset)

@@ -43,9 +43,7 @@ def check_layout(container: Container) -> None:
         _check_inverted(container, FIRST_STAGE, pages, vocabulary)
 
 
-def _array(
-    container: Container, name: str, dtype: np.dtype[np.generic], count: int | None = None
-) -> Array:
+def _array(container: Container, name: str, dtype: np.dtype[np.generic], count: int | None = None) -> Array:
     if name not in container:
         raise damaged(container.path, f"the array {name} is missing")
     array = container[name]

@@ -114,8 +114,8 @@ def load(folder: Path) -> Manifest:
 def _missing(folder: Path) -> IndexFormatError:
     if folder.is_dir() and names.own_files(folder, "segment"):
         return IndexFormatError(
-            f"{folder}: this index has lost its {NAME} file, but its pages are still here. Run `vsplade index "
-            f"--recover --index {folder}` to get them back."
+            f"{folder}: this index has lost its {NAME} file, but its pages are still here. Run `vsplade "
+            f"index --recover --index {folder}` to get them back."
         )
     return IndexFormatError(
         f"{folder}: there is no index here. Build one with `vsplade index`, or check the folder's name."
@@ -195,7 +195,11 @@ class _Checked:
 
     def _text(self, given: Mapping[str, Any], key: str) -> str:
         value = given.get(key)
-        if not isinstance(value, str) or len(value) > 4096 or any(unicodedata.category(c) == "Cc" for c in value):
+        if (
+            not isinstance(value, str)
+            or len(value) > 4096
+            or any(unicodedata.category(c) == "Cc" for c in value)
+        ):
             raise self._wrong(key, value)
         return value
 

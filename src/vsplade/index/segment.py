@@ -202,10 +202,6 @@ class Segment:
         """All of a page; of a segment that was verified."""
         return StoredPage(self.id(page), self._vector(page), self.metadata(page), self.thumbnail(page))
 
-    def checked(self, page: int) -> StoredPage:
-        """All of a page, with its vector checked."""
-        return StoredPage(self.id(page), self.vector(page), self.metadata(page), self.thumbnail(page))
-
     def find(self, ids: Sequence[str], hashes: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
         """(position in ``ids``, page) for each of ``ids`` that is in this segment, deleted or not."""
         values = self.container["hash.values"]

@@ -70,8 +70,8 @@ class WorkingSegments:
                 self._all.append(_Working(open_segment(folder, entry, manifest), deleted, entry))
         except FileNotFoundError as error:
             raise IndexFormatError(
-                f"{error.filename}: this file of the index is missing. Restore the folder from a copy, or run "
-                f"`vsplade index --recover --index {folder}`."
+                f"{error.filename}: this file of the index is missing. Restore the folder from a copy, or "
+                f"run `vsplade index --recover --index {folder}`."
             ) from error
 
     @property

@@ -18,8 +18,8 @@ from vsplade.index.first_stage import checked_term_values, write_term_values
 from vsplade.index.identity import EncoderIdentity, check_encoder
 from vsplade.index.invert import MAX_VOCABULARY, WEIGHTS
 from vsplade.index.manifest import JsonValue, Manifest
-from vsplade.index.segment import StoredPage
 from vsplade.index.names import FileNames
+from vsplade.index.segment import StoredPage
 from vsplade.index.storage import WriterLock
 from vsplade.index.working import WorkingSegments, fills_a_segment, size_on_disk
 from vsplade.types import Encoder, Metadata, SparseVector
@@ -296,10 +296,11 @@ def _check_free(folder: Path) -> None:
     if segments:
         raise IndexFormatError(
             f"{folder}: this index has lost its {manifests.NAME} file, but its pages are still here. Run "
-            f"`vsplade index --recover --index {folder}` to get them back, or give the new index another folder."
+            f"`vsplade index --recover --index {folder}` to get them back, or give the new index "
+            "another folder."
         )
     if others:
         raise InputError(
-            f"{folder}: there is no index here, but other things are, such as {others[0]!r}. Give the index a "
-            "folder of its own: one that is empty, or does not exist yet."
+            f"{folder}: there is no index here, but other things are, such as {others[0]!r}. Give the index "
+            "a folder of its own: one that is empty, or does not exist yet."
         )

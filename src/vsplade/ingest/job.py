@@ -18,8 +18,8 @@ from pathlib import Path
 
 from vsplade.errors import InputError, VspladeError
 from vsplade.index.writer import IndexWriter
-from vsplade.ingest.progress import Estimate, Progress, show_progress
 from vsplade.ingest.moves import adopt_moved, find_moved, is_gone
+from vsplade.ingest.progress import Estimate, Progress, show_progress
 from vsplade.ingest.records import CHANGED, Content, FileRecord, read_content, read_records, write_record
 from vsplade.ingest.report import IngestReport
 from vsplade.pages import (

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
-from vsplade.index.snapshot import Snapshot
+from vsplade.index.segment import Segment
+from vsplade.index.snapshot import Snapshot, segment_problems
 from vsplade.index.writer import IndexWriter
 from vsplade.ingest.records import FileRecord, read_content, write_record
 from vsplade.pages import Limits, name_files, page_id
@@ -49,6 +51,9 @@ def find_moved(paths: list[str], records: Mapping[str, FileRecord], limits: Limi
     return moved
 
 
+Place = tuple[Segment, int]
+
+
 def adopt_moved(
     writer: IndexWriter,
     records: dict[str, FileRecord],
@@ -58,29 +63,43 @@ def adopt_moved(
     """Give the pages of moved files the ids and metadata that a new index would give them; returns how many.
 
     ``records`` is brought up to date, too. Pages are read from the last commit, so an id may change hands.
+    Files of which pages lie in a damaged segment are left out: they are read again.
     """
-    snapshot = Snapshot.load(writer.folder)
-    olds = set(moved.values())
+    places = _find_pages(Snapshot.load(writer.folder), records, moved)
+    olds = {moved[new] for new in places}
     taken = {path: record.doc_id for path, record in records.items() if path not in olds}
-    renamed = {file.path: file.doc_id for file in name_files(list(moved), taken)}
+    renamed = {file.path: file.doc_id for file in name_files(list(places), taken)}
     for old in olds:
         for id in records[old].ids(old):
             writer.delete(id)
-    pages = 0
-    for new, old in moved.items():
-        before = records.pop(old)
-        doc_id = renamed[new]
-        after = FileRecord(doc_id, before.hash, before.pages, set(before.done), metadata[new], before.size)
-        own: dict[str, Json] = {"path": new, "doc_id": doc_id}
-        ids = {page_id(old, before.doc_id, number, before.pages): number for number in before.done}
-        for id, place in snapshot.find(list(ids)).items():
-            segment, page = snapshot.locate(place)
-            stored = segment.checked(page)
+    for new, pages in places.items():
+        before = records.pop(moved[new])
+        after = replace(before, doc_id=renamed[new], metadata=metadata[new])
+        own: dict[str, Json] = {"path": new, "doc_id": after.doc_id}
+        for number, (segment, page) in pages.items():
+            stored = segment.stored(page)
             kept = {key: value for key, value in stored.metadata.items() if key not in before.metadata}
-            target = page_id(new, doc_id, ids[id], before.pages)
-            writer.add(target, stored.vector, {**after.metadata, **kept, **own}, stored.thumbnail)
-            pages += 1
-        write_record(writer, old, None)
+            id = page_id(new, after.doc_id, number, after.pages)
+            writer.add(id, stored.vector, {**after.metadata, **kept, **own}, stored.thumbnail)
+        write_record(writer, moved[new], None)
         write_record(writer, new, after)
         records[new] = after
-    return pages
+    return sum(map(len, places.values()))
+
+
+def _find_pages(
+    snapshot: Snapshot, records: Mapping[str, FileRecord], moved: Mapping[str, str]
+) -> dict[str, dict[int, Place]]:
+    """By new path: where the page of each number is; only files whose pages all lie in sound segments."""
+    sound: dict[Segment, bool] = {}
+    found: dict[str, dict[int, Place]] = {}
+    for new, old in moved.items():
+        record = records[old]
+        ids = {page_id(old, record.doc_id, number, record.pages): number for number in record.done}
+        places = {ids[id]: snapshot.locate(place) for id, place in snapshot.find(list(ids)).items()}
+        for segment, _ in places.values():
+            if segment not in sound:  # written again, a wrong byte would get a right checksum
+                sound[segment] = not any(segment_problems(segment))
+        if all(sound[segment] for segment, _ in places.values()):
+            found[new] = places
+    return found

@@ -79,8 +79,8 @@ def read_records(writer: IndexWriter) -> dict[str, FileRecord]:
         return parse_records(writer.state(FILE_RECORDS))
     except ValueError as error:
         raise IndexFormatError(
-            f"{writer.folder}: what this index records of a file cannot be read ({error}). Run `vsplade index "
-            f"--recover --index {writer.folder}`."
+            f"{writer.folder}: what this index records of a file cannot be read ({error}). Run `vsplade "
+            f"index --recover --index {writer.folder}`."
         ) from error
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vsplade.index.container import Array
 from vsplade.index.invert import DENSE, LEVELS, row_stride
-from vsplade.query.plan import NOTHING, Masks, Ranking, Searchable, rank, damaged_result
+from vsplade.query.plan import NOTHING, Masks, Ranking, Searchable, damaged_result, rank
 from vsplade.types import SparseVector
 
 _ROWS_AT_ONCE = 1 << 14

@@ -57,8 +57,8 @@ class Ranking:
 
 def damaged_result() -> IndexFormatError:
     return IndexFormatError(
-        "A page that was found has terms, weights or an id that cannot be: a segment of this index is damaged. "
-        "Run `vsplade index --check` with its folder."
+        "A page that was found has terms, weights or an id that cannot be: a segment of this index is "
+        "damaged. Run `vsplade index --check` with its folder."
     )
 
 

@@ -140,8 +140,8 @@ class _LineReader:
         for (token, given), weight in zip(items, weights.values(), strict=True):
             if weight and not WEIGHTS[0] <= weight <= WEIGHTS[1]:
                 raise InputError(
-                    f"{where}: the weight of {token!r} is {given!r}; weights must lie between {WEIGHTS[0]} and "
-                    f"{WEIGHTS[1]}."
+                    f"{where}: the weight of {token!r} is {given!r}; weights must lie between "
+                    f"{WEIGHTS[0]} and {WEIGHTS[1]}."
                 )
         try:
             kept = check_metadata(str(page_id), metadata)
@@ -178,6 +178,6 @@ class _LineReader:
         if form != self._format:
             hint = " (with --scale 1, if its whole numbers are to be taken as they are)"
             raise InputError(
-                f"{where}: this line has the form of {form.capitalize()}, not of {self._format.capitalize()}: "
-                f"its weights would be wrong. Use --format {form}{hint if form == 'anserini' else ''}."
+                f"{where}: this line has the form of {form.capitalize()}, not of {self._format.capitalize()}"
+                f": its weights would be wrong. Use --format {form}{hint if form == 'anserini' else ''}."
             )
