@@ -76,7 +76,9 @@ def test_a_cut_file_is_found_when_the_index_is_opened(folder: Path) -> None:
 def test_a_missing_file_is_named(folder: Path) -> None:
     for path in files(folder):
         path.rename(folder / "elsewhere")
-        with pytest.raises(IndexFormatError, match=path.name if path.name != "MANIFEST" else "lost its MANIFEST.*--recover"):
+        with pytest.raises(
+            IndexFormatError, match=path.name if path.name != "MANIFEST" else "lost its MANIFEST.*--recover"
+        ):
             Index.open(folder)
         (folder / "elsewhere").rename(path)
 

@@ -140,10 +140,19 @@ def test_ciff_is_read_by_protobuf(index: Index, tmp_path: Path) -> None:
         ('{"id": "a", "vector": {"unheard": 1}}', "the token 'unheard' is not in the vocabulary"),
         ('{"id": "a", "vector": {"w1": "x"}}', "the weight of 'w1' is 'x'"),
         ('{"id": "a", "vector": {"w1": -1}}', "the weight of 'w1' is -1; weights cannot be negative"),
-        ('{"id": "a", "vector": {"w1": 1%s}}' % ("0" * 400), "out.jsonl:1: the weight of 'w1' has too many digits"),
-        ('{"id": "a", "vector": {"w1": 1e39}}', "out.jsonl:1: the weight of 'w1' is 1e[+]39; weights must lie"),
+        (
+            '{"id": "a", "vector": {"w1": 1%s}}' % ("0" * 400),
+            "out.jsonl:1: the weight of 'w1' has too many digits",
+        ),
+        (
+            '{"id": "a", "vector": {"w1": 1e39}}',
+            "out.jsonl:1: the weight of 'w1' is 1e[+]39; weights must lie",
+        ),
         ('{"id": {}, "vector": {}}', "out.jsonl:1: the id {} is not a text"),
-        ('{"id": "a", "vector": {}, "metadata": {"k": []}}', "out.jsonl:1: page 'a': the metadata value of 'k'"),
+        (
+            '{"id": "a", "vector": {}, "metadata": {"k": []}}',
+            "out.jsonl:1: page 'a': the metadata value of 'k'",
+        ),
         ('{"id": "a", "vector": {}, "metadata": 7}', "out.jsonl:1: this line is not"),
         ("\xf1\x80 not text at all", "out.jsonl:1: this line is not"),
         ("[" * 100_000, "out.jsonl:1: this line is not"),

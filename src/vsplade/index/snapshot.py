@@ -17,7 +17,7 @@ from vsplade.index.layout import misfits
 from vsplade.index.manifest import Manifest, SegmentEntry
 from vsplade.index.segment import Segment, hash_id
 from vsplade.index.state import StateFiles
-from vsplade.index.storage import damaged
+from vsplade.index.storage import damaged, missing
 from vsplade.index.tombstones import read_live
 from vsplade.query.plan import Ranking
 
@@ -104,11 +104,7 @@ class Snapshot:
                 return cls._load(folder, manifest, previous)
             except FileNotFoundError as error:
                 if manifests.load(folder) == manifest:
-                    raise IndexFormatError(
-                        f"{error.filename}: this file of the index is missing. Restore the folder from a "
-                        f"copy, or run `vsplade index --recover --index {folder}`: it keeps what is there "
-                        "and says what is missing."
-                    ) from error
+                    raise missing(folder, error) from error
         raise IndexFormatError(f"{folder}: the index changes faster than it can be opened. Try again later.")
 
     @classmethod

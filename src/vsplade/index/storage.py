@@ -45,6 +45,13 @@ def damaged(path: Path, reason: str) -> IndexFormatError:
     )
 
 
+def missing(folder: Path, error: FileNotFoundError) -> IndexFormatError:
+    return IndexFormatError(
+        f"{error.filename}: this file of the index is missing. Restore the folder from a copy, or run `vsplade "
+        f"index --recover --index {folder}`: it keeps what is there and says what is missing."
+    )
+
+
 def unreadable(path: Path, error: OSError) -> StorageError:
     return StorageError(
         f"{path}: cannot be read ({error.strerror or error}). Check its permissions; of a very large index, "

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.errors import IndexFormatError
 from vsplade.index import merging
 from vsplade.index.first_stage import read_term_values
 from vsplade.index.invert import MAX_PAGES
@@ -62,17 +61,11 @@ class WorkingSegments:
         self._manifest = manifest
         self._names = names
         self._all: list[_Working] = []
-        try:
-            self._term_values = read_term_values(folder, manifest)
-            for entry in manifest.segments:
-                live = read_live(folder, entry)
-                deleted = np.zeros(entry.pages, dtype=bool) if live is None else ~live
-                self._all.append(_Working(open_segment(folder, entry, manifest), deleted, entry))
-        except FileNotFoundError as error:
-            raise IndexFormatError(
-                f"{error.filename}: this file of the index is missing. Restore the folder from a copy, or "
-                f"run `vsplade index --recover --index {folder}`."
-            ) from error
+        self._term_values = read_term_values(folder, manifest)
+        for entry in manifest.segments:
+            live = read_live(folder, entry)
+            deleted = np.zeros(entry.pages, dtype=bool) if live is None else ~live
+            self._all.append(_Working(open_segment(folder, entry, manifest), deleted, entry))
 
     @property
     def live_pages(self) -> int:

@@ -20,7 +20,7 @@ from vsplade.index.invert import MAX_VOCABULARY, WEIGHTS
 from vsplade.index.manifest import JsonValue, Manifest
 from vsplade.index.names import FileNames
 from vsplade.index.segment import StoredPage
-from vsplade.index.storage import WriterLock
+from vsplade.index.storage import WriterLock, missing
 from vsplade.index.working import WorkingSegments, fills_a_segment, size_on_disk
 from vsplade.types import Encoder, Metadata, SparseVector
 
@@ -92,10 +92,13 @@ class IndexWriter:
 
     def _restore(self) -> None:
         """The working state is the last commit."""
-        self._segments = WorkingSegments(self.folder, self._manifest, self._names)
+        try:
+            self._segments = WorkingSegments(self.folder, self._manifest, self._names)
+            self._state = state.StateFiles(self.folder, self._manifest.state).read()
+        except FileNotFoundError as error:
+            raise missing(self.folder, error) from error
         self._pending: dict[str, StoredPage | None] = {}
         self._bytes = 0
-        self._state = state.StateFiles(self.folder, self._manifest.state).read()
         self._state_changes: dict[str, JsonValue] = {}
 
     # -- changes ---------------------------------------------------------------------------------------
