@@ -443,7 +443,7 @@ def test_many_random_kills_lose_nothing(tmp_path: Path, where: Path) -> None:
     assert Index.open(where, WordEncoder()).check() == []
 
 
-# -- files that change under our hands, and files that move ---------------------------------------------------
+# -- files that change under our hands, and files that move ------------------------------------------------
 
 
 class Editing(WordEncoder):

@@ -1,4 +1,4 @@
-"""An index folder from a stranger: an error that says so, or an answer; never a crash, a hang or a download."""
+"""An index folder from a stranger: a clean error or an answer, never a crash, a hang or a download."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_a_damaged_segment_is_not_written_again(folder: Path, way: str) -> None:
     """It would get a right checksum for wrong bytes."""
     damage(segments(folder)[1])
     before = {path.name: path.read_bytes() for path in segments(folder)}
-    with IndexWriter(folder) as writer, pytest.raises(DamagedSegmentError, match="/docs/b.pdf") as caught:
+    with IndexWriter(folder) as writer, pytest.raises(DamagedSegmentError, match="/docs/b") as caught:
         getattr(writer, way)()
     assert caught.value.sources == ("/docs/b.pdf",)
     assert "--recover" in str(caught.value)
@@ -132,7 +132,7 @@ def test_a_commit_stands_when_the_merge_after_it_meets_damage(
     monkeypatch.setattr(merging, "FAN_OUT", 4)
     writer = IndexWriter(folder)
     writer.add("new", vector(1))
-    with pytest.raises(DamagedSegmentError, match="/docs/b.pdf"):
+    with pytest.raises(DamagedSegmentError, match="/docs/b"):
         writer.commit()
     writer.close()
     monkeypatch.setattr(snapshot, "VERIFY_UP_TO", 0)

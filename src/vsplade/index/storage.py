@@ -47,8 +47,8 @@ def damaged(path: Path, reason: str) -> IndexFormatError:
 
 def missing(folder: Path, error: FileNotFoundError) -> IndexFormatError:
     return IndexFormatError(
-        f"{error.filename}: this file of the index is missing. Restore the folder from a copy, or run `vsplade "
-        f"index --recover --index {folder}`: it keeps what is there and says what is missing."
+        f"{error.filename}: this file of the index is missing. Restore the folder from a copy, or run "
+        f"`vsplade index --recover --index {folder}`: it keeps what is there and says what is missing."
     )
 
 
