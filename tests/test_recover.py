@@ -164,7 +164,7 @@ def test_segments_of_before_need_the_encoders_name(where: Path) -> None:
         length = int.from_bytes(data[12:16], "little")
         header = json.loads(data[24 : 24 + length])
         del header["encoder"], header["fingerprint"]
-        text = json.dumps(header).encode().ljust(length)[:length]
+        text = json.dumps(header, separators=(",", ":")).encode().ljust(length)[:length]
         path.unlink()
         path.write_bytes(
             data[:16] + zlib.crc32(text).to_bytes(4, "little") + data[20:24] + text + data[24 + length :]

@@ -90,12 +90,13 @@ def _check_inverted(container: Container, prefix: str, pages: int, vocabulary: i
         raise damaged(container.path, f"the array {prefix}tops has values that no weight can have")
     if int(counts.min()) < 1 or int(counts.max()) > pages:
         raise damaged(container.path, f"the array {prefix}counts does not fit {pages} pages")
-    rows = places >= DENSE
-    ends = np.where(rows, 0, places).astype(np.int64) + counts
-    if int(ends[~rows].max(initial=0)) > len(offsets):
+    rows = np.flatnonzero(places >= DENSE)
+    ends = places.astype(np.int64)
+    ends += counts
+    ends[rows] = 0
+    if int(ends.max()) > len(offsets):
         raise damaged(container.path, f"the array {prefix}places leads out of its lists")
-    last_row = int((places[rows] - np.uint32(DENSE)).max(initial=0))
-    if rows.any() and (last_row + 1) * row_stride(pages) > len(dense):
+    if len(rows) and (int(places[rows].max()) - DENSE + 1) * row_stride(pages) > len(dense):
         raise damaged(container.path, f"the array {prefix}places leads out of its rows")
 
 

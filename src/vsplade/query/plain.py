@@ -76,9 +76,10 @@ def _sums(
             sums += np.float32(step) * inverted.dense[start : start + pages]
         else:
             pages_of_term = inverted.offsets[place : place + count]
-            if int(pages_of_term.max(initial=0)) >= pages:
-                raise damaged_result()
-            sums[pages_of_term] += np.float32(step) * inverted.levels[place : place + count]
+            try:
+                sums[pages_of_term] += np.float32(step) * inverted.levels[place : place + count]
+            except IndexError as error:
+                raise damaged_result() from error
     if mask is not None:
         sums[~mask] = 0
     # float32 additions, and the rounding of a score to float32, err by at most 2^-23 of the total each.
@@ -107,8 +108,7 @@ def _first(
 
 def exact_scores(part: Searchable, query: SparseVector, pages: NDArray[np.intp]) -> NDArray[np.float32]:
     """Float32 scores from the stored vectors: products and sums in float64, by increasing term."""
-    # One place for every term that 16 bits can name: then also terms that a damaged file has fit in.
-    weights = np.zeros(max(part.segment.vocabulary, 1 << 16), dtype=np.float64)
+    weights = np.zeros(part.segment.vocabulary, dtype=np.float64)
     weights[query.terms] = query.weights
     scores = np.zeros(len(pages), dtype=np.float64)
     for first in range(0, len(pages), _ROWS_AT_ONCE):
@@ -127,9 +127,10 @@ def _exact_rows(
     ends = np.cumsum(lengths)
     places = np.arange(len(rows)) - np.repeat(ends - lengths, lengths) + np.repeat(starts[pages], lengths)
     terms: Array = part.segment.terms[places]
-    if terms.dtype.itemsize > 2 and int(terms.max(initial=0)) >= len(weights):
-        raise damaged_result()
-    matched = np.flatnonzero(weights[terms])
+    try:
+        matched = np.flatnonzero(weights[terms])
+    except IndexError as error:
+        raise damaged_result() from error
     products = weights[terms[matched]] * part.segment.weights[places[matched]]
     # bincount adds in order, as the compiled engine does: both give the same bits.
     scores: NDArray[np.float64] = np.bincount(rows[matched], weights=products, minlength=len(pages))  # type: ignore[assignment]
