@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vsplade.errors import IndexFormatError, InputError, StorageError, VspladeError
 from vsplade.index import checking, names
@@ -28,6 +27,7 @@ from vsplade.index.state import FILE_RECORDS, State, parse_state, write_changes
 from vsplade.index.storage import WriterLock, read_plain, write_durably
 from vsplade.index.tombstones import MOST_BYTES, pack_tombstones, read_live, unpack_tombstones
 from vsplade.ingest.records import CHANGED, FileRecord, parse_records
+from vsplade.ingest.salvage import Found, decide_live, maker, pages_present
 
 _NAMED_SEGMENT = re.compile(rb"segment-[0-9]{8,15}\.vsp\Z")
 _MOST_STATE = 1 << 32
@@ -68,18 +68,6 @@ def recover(index_dir: str | Path, encoder: EncoderIdentity | None = None) -> Re
             ) from error
 
 
-@dataclass(slots=True)
-class _Found:
-    """A segment that verifies."""
-
-    segment: Segment
-    deleted: NDArray[np.bool_]
-
-    @property
-    def name(self) -> str:
-        return self.segment.container.path.name
-
-
 class _Job:
     def __init__(self, folder: Path, encoder: EncoderIdentity | None) -> None:
         self._folder = folder
@@ -106,14 +94,14 @@ class _Job:
         state = self._read_state()
         records = self._parse_records(state)
         if not self._certain:
-            _decide_live(found, records)
+            decide_live(found, records)
         self._correct(records, found, state)
         self._store(found, state)
         return self._report
 
     # -- what is there -----------------------------------------------------------------------------------
 
-    def _find_segments(self) -> list[_Found]:
+    def _find_segments(self) -> list[Found]:
         if self._manifest is not None:
             opened = [self._open_entry(entry, self._manifest) for entry in self._manifest.segments]
             return [one for one in opened if one is not None]
@@ -122,11 +110,11 @@ class _Job:
         for path in names.own_files(self._folder, "segment"):
             segment = self._verified(path, None)
             if segment is not None:
-                found.append(_Found(segment, np.zeros(segment.pages, dtype=bool)))
+                found.append(Found(segment, np.zeros(segment.pages, dtype=bool)))
         self._match_tombstones(found)
         return found
 
-    def _open_entry(self, entry: SegmentEntry, manifest: Manifest) -> _Found | None:
+    def _open_entry(self, entry: SegmentEntry, manifest: Manifest) -> Found | None:
         segment = self._verified(self._folder / entry.file, entry)
         try:
             live = read_live(self._folder, entry)
@@ -136,7 +124,7 @@ class _Job:
             self._set_aside(self._folder / str(entry.tombstones))
         deleted = np.zeros(entry.pages, dtype=bool) if live is None else ~live
         if segment is not None:
-            return _Found(segment, deleted)
+            return Found(segment, deleted)
         return None
 
     def _verified(self, path: Path, entry: SegmentEntry | None) -> Segment | None:
@@ -183,7 +171,7 @@ class _Job:
                 f"{path.name}: held {unnamed} pages without a source file (imported, or added by a program)"
             )
 
-    def _match_tombstones(self, found: list[_Found]) -> None:
+    def _match_tombstones(self, found: list[Found]) -> None:
         """The newest tombstones of each segment. Those of before format 2 do not say whose they are."""
         by_name = {one.name: one for one in found}
         named: set[str] = set()
@@ -204,16 +192,16 @@ class _Job:
                     f"{path.name}: it is not known of which segment these deleted pages are; some may be back"
                 )
 
-    def _of_one_index(self, found: list[_Found]) -> list[_Found]:
+    def _of_one_index(self, found: list[Found]) -> list[Found]:
         """Segments of another index or encoder do not belong here: those like the newest one do."""
         if self._manifest is not None or not found:
             return found
-        newest = _maker(found[-1].segment)
+        newest = maker(found[-1].segment)
         for one in found:
-            if _maker(one.segment) != newest:
+            if maker(one.segment) != newest:
                 self._note(f"{one.name}: is of another encoder than the newest segment")
                 self._set_aside(one.segment.container.path)
-        return [one for one in found if _maker(one.segment) == newest]
+        return [one for one in found if maker(one.segment) == newest]
 
     # -- what was recorded -------------------------------------------------------------------------------
 
@@ -243,9 +231,9 @@ class _Job:
                 self._note(f"{ascii(key)[1:-1]}: this record cannot be read; the file will be read again")
         return records
 
-    def _correct(self, records: dict[str, FileRecord], found: list[_Found], state: State) -> None:
+    def _correct(self, records: dict[str, FileRecord], found: list[Found], state: State) -> None:
         """Take what is missing out of the records, so that the next run reads it again."""
-        present = _present(found)
+        present = pages_present(found)
         for path, record in records.items():
             missing = record.done - present.get((path, record.hash), set())
             if record.hash == CHANGED:
@@ -264,7 +252,7 @@ class _Job:
 
     # -- the new commit ----------------------------------------------------------------------------------
 
-    def _store(self, found: list[_Found], state: State) -> None:
+    def _store(self, found: list[Found], state: State) -> None:
         base = self._manifest or self._new_manifest(found)
         numbers = names.FileNames(self._folder, max(base.next_file, names.last_number(self._folder) + 1))
         kept = [one for one in found if not one.deleted.all()]
@@ -278,7 +266,7 @@ class _Job:
         self._report.segments = len(entries)
         self._report.pages = _live_pages(manifest)
 
-    def _entry(self, one: _Found, numbers: names.FileNames) -> SegmentEntry:
+    def _entry(self, one: Found, numbers: names.FileNames) -> SegmentEntry:
         container = one.segment.container
         count, tombstones, crc32 = int(np.count_nonzero(one.deleted)), None, 0
         if count:
@@ -290,14 +278,14 @@ class _Job:
             one.name, one.segment.pages, container.size, count, tombstones, crc32, container.header_crc32
         )
 
-    def _new_manifest(self, found: list[_Found]) -> Manifest:
+    def _new_manifest(self, found: list[Found]) -> Manifest:
         if not found:
             raise IndexFormatError(
                 f"{self._folder}: no segment of this index can be trusted ({'; '.join(self._report.notes)}). "
                 "Index the files again into a new folder."
             )
         newest = found[-1].segment
-        encoder, fingerprint, vocabulary, first_stage_terms = _maker(newest)
+        encoder, fingerprint, vocabulary, first_stage_terms = maker(newest)
         if encoder is None or fingerprint is None:
             if self._encoder is None or self._encoder.terms != vocabulary:
                 raise InputError(
@@ -331,42 +319,3 @@ class _Job:
 
 def _live_pages(manifest: Manifest) -> int:
     return sum(entry.pages - entry.deleted for entry in manifest.segments)
-
-
-def _maker(segment: Segment) -> tuple[str | None, str | None, int, int]:
-    header = segment.container.header
-    texts = [
-        header.get(key) if isinstance(header.get(key), str) else None for key in ("encoder", "fingerprint")
-    ]
-    return texts[0], texts[1], segment.vocabulary, segment.first_stage_terms
-
-
-def _decide_live(found: list[_Found], records: dict[str, FileRecord]) -> None:
-    """Without the manifest a page may be there twice. What the records contradict is of before; of the rest
-    the newest counts (a segment's number tells: when it was written, all its pages were live)."""
-    seen: set[str] = set()
-    for one in sorted(found, key=lambda one: names.parse_name(one.name) or ("", 0), reverse=True):
-        for page in np.flatnonzero(~one.deleted).tolist():
-            metadata = one.segment.metadata(page)
-            path, digest = metadata.get("path"), metadata.get("hash")
-            record = records.get(path) if isinstance(path, str) and isinstance(digest, str) else None
-            stale = record is not None and (
-                record.hash not in (CHANGED, digest) or metadata.get("page_num") not in record.done
-            )
-            id = one.segment.id(page)
-            one.deleted[page] = stale or id in seen
-            if not stale:
-                seen.add(id)
-
-
-def _present(found: list[_Found]) -> dict[tuple[str, str], set[int]]:
-    """By path and hash: the numbers of the pages that the segments hold, deleted ones too: these were removed
-    on purpose, and stay away."""
-    present: dict[tuple[str, str], set[int]] = {}
-    for one in found:
-        for page in range(one.segment.pages):
-            metadata = one.segment.metadata(page)
-            path, digest, number = (metadata.get(key) for key in ("path", "hash", "page_num"))
-            if isinstance(path, str) and isinstance(digest, str) and isinstance(number, int):
-                present.setdefault((path, digest), set()).add(number)
-    return present
