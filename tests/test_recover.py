@@ -65,6 +65,7 @@ def test_a_lost_manifest_comes_back_exactly(docs: Path, where: Path) -> None:
     (where / "MANIFEST").unlink()
     report = recover(where)
     assert (report.pages, report.missing, report.read_again, report.set_aside) == (7, 0, [], [])
+    assert report.files == [str(docs / f"{name}.pdf") for name in "abc"]
     assert contents(where) == before
     assert Index.open(where).state() == state
     assert Index.open(where).check() == []
@@ -120,6 +121,7 @@ def test_a_damaged_segment_is_set_aside_and_its_pages_are_read_again(
             Index.open(where)
     report = recover(where)
     assert report.read_again == [str(docs / "b.pdf")]
+    assert report.files == [str(docs / "a.pdf"), str(docs / "c.pdf")]
     assert report.missing == 3 if lost == "bytes" or not manifest else report.missing >= 3
     assert report.set_aside == ([] if lost == "file" else [broken.name + ".damaged"])
     assert lost == "file" or (where / f"{broken.name}.damaged").exists()

@@ -215,7 +215,7 @@ def _recover(index_dir: Path, encoder: str | None, as_json: bool) -> None:
         click.echo(f"{index_dir}: this index is sound; nothing was changed.")
     else:
         click.echo(
-            f"{count(done.pages, 'page')} in {count(done.segments, 'segment')} can be searched; "
+            f"{count(done.pages, 'page')} of {count(len(done.files), 'file')} can be searched; "
             f"{count(done.missing, 'page')} of {count(len(done.read_again), 'file')} missing."
         )
 

@@ -27,7 +27,7 @@ from vsplade.index.state import FILE_RECORDS, State, parse_state, write_changes
 from vsplade.index.storage import WriterLock, read_plain, write_durably
 from vsplade.index.tombstones import MOST_BYTES, pack_tombstones, read_live, unpack_tombstones
 from vsplade.ingest.records import CHANGED, FileRecord, parse_records
-from vsplade.ingest.salvage import Found, decide_live, maker, pages_present
+from vsplade.ingest.salvage import Found, decide_live, maker, pages_present, source_files
 
 _NAMED_SEGMENT = re.compile(rb"segment-[0-9]{8,15}\.vsp\Z")
 _MOST_STATE = 1 << 32
@@ -41,6 +41,8 @@ class Recovery:
     """False: the index was sound, and nothing was changed."""
     pages: int = 0
     """That can be searched now."""
+    files: list[str] = field(default_factory=list)
+    """Source files that these pages are of, where they say so."""
     segments: int = 0
     set_aside: list[str] = field(default_factory=list)
     """Files that could not be trusted, under their new names."""
@@ -263,6 +265,7 @@ class _Job:
             state=(write_changes(numbers.new("state"), state),) if state else (),
         )
         manifests.store(self._folder, self._with_term_values(manifest).with_changes(next_file=numbers.number))
+        self._report.files = source_files(kept)
         self._report.segments = len(entries)
         self._report.pages = _live_pages(manifest)
 

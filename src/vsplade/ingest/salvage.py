@@ -61,3 +61,15 @@ def pages_present(found: list[Found]) -> dict[tuple[str, str], set[int]]:
             if isinstance(path, str) and isinstance(digest, str) and isinstance(number, int):
                 present.setdefault((path, digest), set()).add(number)
     return present
+
+
+def source_files(found: list[Found]) -> list[str]:
+    """The files of all live pages."""
+    paths: set[str] = set()
+    for one in found:
+        column = one.segment.column("path")
+        if column is not None:
+            live = np.unique(column.codes[~one.deleted])
+            values = (column.values[code - 1] for code in live.tolist() if code)
+            paths.update(value for value in values if isinstance(value, str))
+    return sorted(paths)
