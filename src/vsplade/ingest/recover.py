@@ -178,6 +178,9 @@ class _Job:
         by_name = {one.name: one for one in found}
         named: set[str] = set()
         for path in names.own_files(self._folder, "deleted"):
+            if path.stat().st_size > MOST_BYTES:
+                self._note(f"{path.name}: is too large to say which pages are deleted")
+                continue
             body = read_plain(path, MOST_BYTES)
             match = _NAMED_SEGMENT.search(body)
             fitting = [by_name[match[0].decode()]] if match and match[0].decode() in by_name else []
@@ -307,8 +310,10 @@ class _Job:
             self._set_aside(self._folder / str(manifest.term_values))
         if self._manifest is None:
             for path in reversed(names.own_files(self._folder, "weights")):
+                if path.stat().st_size != 4 * manifest.vocabulary:
+                    continue
                 body = read_plain(path, 4 * manifest.vocabulary)
-                if len(body) == 4 * manifest.vocabulary and values_can_be(np.frombuffer(body, dtype="<f4")):
+                if values_can_be(np.frombuffer(body, dtype="<f4")):
                     return manifest.with_changes(term_values=path.name, term_values_crc32=zlib.crc32(body))
         return manifest.with_changes(term_values=None, term_values_crc32=0)
 
