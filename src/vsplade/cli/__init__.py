@@ -10,14 +10,16 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import click
 
 from vsplade.cli import indexing, inspecting, measuring, searching, training, vectors
 from vsplade.cli.common import print_json
-from vsplade.errors import VspladeError
+from vsplade.errors import VspladeError, VspladeWarning
 
 INTERRUPTED = 130
 
@@ -50,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The ``vsplade`` program: run a command and leave with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     _open_closed_streams()
+    _show_warnings()
     # What a service manager sends is obeyed as ctrl-C is: what was done so far is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(given))
@@ -61,6 +64,19 @@ def _open_closed_streams() -> None:
         if getattr(sys, name) is None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
             setattr(sys, name, os.fdopen(descriptor, "w"))
+
+
+def _show_warnings() -> None:
+    """Our own warnings as one line for people, not as Python shows them."""
+    show = warnings.showwarning
+
+    def show_ours(message: Warning | str, category: type[Warning], *rest: Any, **options: Any) -> None:
+        if issubclass(category, VspladeWarning):
+            click.echo(f"Warning: {message}", err=True)
+        else:
+            show(message, category, *rest, **options)
+
+    warnings.showwarning = show_ours
 
 
 def run(arguments: list[str]) -> int:

@@ -57,6 +57,11 @@ if TYPE_CHECKING:
 @workers_option
 @limit_options
 @click.option("--check", is_flag=True, help="Index nothing: verify every byte of the index instead.")
+@click.option(
+    "--recover",
+    is_flag=True,
+    help="First get back what can be trusted of an index that lost its manifest or is damaged.",
+)
 @json_option
 def index_command(
     paths: tuple[str, ...],
@@ -68,6 +73,7 @@ def index_command(
     thumbnails: int,
     workers: int | None,
     check: bool,
+    recover: bool,
     as_json: bool,
     **limits: float | None,
 ) -> int:
@@ -79,6 +85,10 @@ def index_command(
         if paths:
             raise InputError("--check looks at the index only: leave the paths out, or leave --check out.")
         return _check(index_dir, as_json)
+    if recover:
+        _recover(index_dir, encoder, as_json=as_json and not paths)
+        if not paths:
+            return 0
     if not paths and not prune:
         raise InputError(
             "Give at least one PATH: a file, a folder, a glob, or - for a list on standard input."
@@ -151,7 +161,9 @@ def _print_report(report: IngestReport) -> None:
             (report.skipped, "skipped"),
             (report.removed, "removed"),
             (report.failed, "failed"),
+            (report.moved, "of moved files"),
         )
+        if number or name != "of moved files"
     ]
     click.echo(
         f"{count(report.pages, 'page')} of {count(report.files, 'file')}: {', '.join(parts)}; "
@@ -176,10 +188,36 @@ def _check(index_dir: Path, as_json: bool) -> int:
     for problem in problems:
         note(f"Problem: {problem}")
     if problems:
-        note("This index is damaged. Restore it from a copy, or delete the folder and index the files again.")
+        note(
+            "This index is damaged. Restore it from a copy, or run `vsplade index --recover --index "
+            f"{index_dir}`: it keeps what is sound and says which files to index again."
+        )
     elif not as_json:
         click.echo(f"{index_dir}: every byte is as it was written.")
     return IndexFormatError.exit_code if problems else 0
+
+
+def _recover(index_dir: Path, encoder: str | None, as_json: bool) -> None:
+    from vsplade.encode import load_encoder
+    from vsplade.index.identity import EncoderIdentity
+    from vsplade.ingest.recover import recover
+
+    done = recover(index_dir, EncoderIdentity.of(load_encoder(encoder)) if encoder else None)
+    for text in done.notes:
+        note(f"Note: {printable(text)}.")
+    for name in done.set_aside:
+        note(f"Set aside: {name} (kept in {index_dir}, not used)")
+    for path in done.read_again:
+        note(f"Index again: {printable(path)}")
+    if as_json:
+        print_json({"index": str(index_dir), **done.to_json()})
+    elif not done.needed:
+        click.echo(f"{index_dir}: this index is sound; nothing was changed.")
+    else:
+        click.echo(
+            f"{count(done.pages, 'page')} of {count(len(done.files), 'file')} can be searched; "
+            f"{count(done.missing, 'page')} of {count(len(done.read_again), 'file')} missing."
+        )
 
 
 @click.command()

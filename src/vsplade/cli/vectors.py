@@ -28,7 +28,7 @@ from vsplade.errors import InputError
 
 if TYPE_CHECKING:
     from vsplade.pages import Limits
-    from vsplade.types import Encoder, Page, SparseVector
+    from vsplade.types import Encoder, Metadata, Page, SparseVector
 
 
 FORMATS = ("seismic", "anserini", "ciff")
@@ -106,12 +106,16 @@ class EncodedPages:
         self.pages = 0
         """Vectors made so far."""
         self._files, self._encoder, self._limits, self._workers = found.files, encoder, limits, workers
-        self._waiting: deque[str] = deque()
+        self._waiting: deque[tuple[str, Metadata]] = deque()
 
     def vectors(self) -> Iterator[tuple[str, SparseVector]]:
+        return ((page_id, vector) for page_id, vector, _ in self.pages_with_metadata())
+
+    def pages_with_metadata(self) -> Iterator[tuple[str, SparseVector, Metadata]]:
         for vector in self._encoder.encode_pages(self._readable()):
             self.pages += 1
-            yield self._waiting.popleft(), vector
+            page_id, metadata = self._waiting.popleft()
+            yield page_id, vector, metadata
 
     def _readable(self) -> Iterator[Page]:
         from vsplade.pages import FileProblem, name_files, render_for
@@ -121,7 +125,9 @@ class EncodedPages:
             if isinstance(result, FileProblem):
                 self.problems.append(result)
             else:
-                self._waiting.append(result.page.id)
+                page = result.page
+                own: Metadata = {"path": page.path, "page_num": page.number, "pages": result.pages}
+                self._waiting.append((page.id, {**page.metadata, **own}))
                 yield result.page
 
 
@@ -160,14 +166,14 @@ def import_command(
     """
     from vsplade.encode import load_encoder
     from vsplade.index import Index, IndexWriter, manifest
-    from vsplade.results.exports import read_vectors
+    from vsplade.results.exports import read_pages
 
     known = encoder is None and manifest.exists(index_dir)
     chosen = Index.open(index_dir).encoder if known else load_encoder(encoder)
     pages = 0
     with IndexWriter(index_dir, chosen) as writer:
-        for page_id, vector in read_vectors(source, chosen.vocabulary, form, scale):
-            writer.add(page_id, vector)
+        for page in read_pages(source, chosen.vocabulary, form, scale):
+            writer.add(page.id, page.vector, page.metadata)
             pages += 1
     if as_json:
         print_json({"pages": pages, "index": str(index_dir)})

@@ -15,6 +15,7 @@ from vsplade.index import checking
 from vsplade.index.hits import Answered, Hits
 from vsplade.index.identity import EncoderIdentity, check_encoder
 from vsplade.index.manifest import JsonValue
+from vsplade.index.segment import Segment
 from vsplade.index.snapshot import Snapshot
 from vsplade.query.engine import AdaptiveEngine, WorkBudget, checked_engine
 from vsplade.query.filters import Filter
@@ -88,9 +89,9 @@ class Index:
     def encoder(self) -> Encoder:
         """The encoder given to ``open``, or the one that the index names (loaded once)."""
         if self._encoder is None:
-            from vsplade.encode import load_encoder
+            from vsplade.encode import load_index_encoder
 
-            encoder = load_encoder(self.identity.name)
+            encoder = load_index_encoder(self.identity.name, self.folder)
             check_encoder(self.folder, self._view.snapshot.manifest, EncoderIdentity.of(encoder))
             self._encoder = encoder
         return self._encoder
@@ -153,11 +154,19 @@ class Index:
 
     def vectors(self) -> Iterator[tuple[str, SparseVector]]:
         """Every live page's id and vector, in page order."""
+        return ((segment.id(page), segment.vector(page)) for segment, page in self._live_pages())
+
+    def pages_with_metadata(self) -> Iterator[tuple[str, SparseVector, Metadata]]:
+        """Every live page's id, vector and metadata, in page order."""
+        for segment, page in self._live_pages():
+            yield segment.id(page), segment.vector(page), segment.metadata(page)
+
+    def _live_pages(self) -> Iterator[tuple[Segment, int]]:
         for live in self._view.snapshot.segments:
             live.segment.expect_random_reads(False)
             pages = range(live.segment.pages) if live.live is None else np.flatnonzero(live.live).tolist()
             for page in pages:
-                yield live.segment.id(page), live.segment.vector(page)
+                yield live.segment, page
             live.segment.expect_random_reads()
 
     # -- search ---------------------------------------------------------------------------------------

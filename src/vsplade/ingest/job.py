@@ -18,8 +18,9 @@ from pathlib import Path
 
 from vsplade.errors import InputError, VspladeError
 from vsplade.index.writer import IndexWriter
+from vsplade.ingest.moves import adopt_moved, find_moved, is_gone
 from vsplade.ingest.progress import Estimate, Progress, show_progress
-from vsplade.ingest.records import FileRecord, hash_content, read_records, write_record
+from vsplade.ingest.records import CHANGED, Content, FileRecord, read_content, read_records, write_record
 from vsplade.ingest.report import IngestReport
 from vsplade.pages import (
     FileProblem,
@@ -71,6 +72,7 @@ def index_paths(
     chosen = _load_encoder(encoder, Path(index_dir))
     with closing(IndexWriter(index_dir, chosen)) as writer, show_progress(progress) as update:
         job = _Job(writer, chosen, metadata, commit_pages, commit_seconds, update)
+        job.follow_moves(found.files, limits or Limits())
         missing = job.prune(found.problems) if prune else set()
         job.failures += [problem for problem in found.problems if problem.path not in missing]
         job.run(found.files, limits or Limits(), thumbnails, workers)
@@ -90,11 +92,11 @@ def _why_no_files(
 def _load_encoder(encoder: str | Encoder | None, index_dir: Path) -> Encoder:
     if encoder is not None and not isinstance(encoder, str):
         return encoder
-    from vsplade.encode import load_encoder
+    from vsplade.encode import load_encoder, load_index_encoder
     from vsplade.index import manifest
 
     if encoder is None and manifest.exists(index_dir):
-        encoder = manifest.load(index_dir).encoder
+        return load_index_encoder(manifest.load(index_dir).encoder, index_dir)
     return load_encoder(encoder)
 
 
@@ -122,12 +124,24 @@ class _Job:
         self._records = read_records(writer)
         self._fresh: dict[str, FileRecord] = {}
         """By path: the record that a file will have, from when it is planned."""
+        self._contents: dict[str, Content] = {}
+        """By path: the files that are being read, as they were before."""
         self._touched: set[str] = set()
         """Paths whose fresh record the next commit must store."""
         self._estimate = Estimate(progress)
         self._stop = threading.Event()
         self.failures: list[FileProblem] = []
-        self._new = self._updated = self._skipped = self._removed = self._empty = 0
+        self._new = self._updated = self._skipped = self._removed = self._empty = self._moved = 0
+
+    def follow_moves(self, paths: list[str], limits: Limits) -> None:
+        """Files that only have another name or folder now keep their pages, under their new names."""
+        moved = find_moved(paths, self._records, limits)
+        if not moved:
+            return
+        metadata = {new: self._metadata_of(new, self._records[old]) for new, old in moved.items()}
+        self._changing = True
+        self._moved = adopt_moved(self._writer, self._records, moved, metadata)
+        self._changing = False
 
     def prune(self, problems: list[FileProblem]) -> set[str]:
         """Remove files that are gone; returns their paths, as given.
@@ -139,7 +153,7 @@ class _Job:
         lost_roots = tuple(path + os.sep for path in gone if path not in self._records)
         removed: set[str] = set()
         for path, record in list(self._records.items()):
-            if _is_gone(path) and not path.startswith(lost_roots):
+            if is_gone(path) and not path.startswith(lost_roots):
                 for id in record.ids(path):
                     self._writer.delete(id)
                 write_record(self._writer, path, None)
@@ -181,6 +195,7 @@ class _Job:
             skipped=self._skipped,
             removed=self._removed,
             empty=self._empty,
+            moved=self._moved,
             failures=tuple(self.failures),
             seconds=seconds,
         )
@@ -191,20 +206,21 @@ class _Job:
             if self._stop.is_set():
                 return
             try:
-                digest = hash_content(file.path, limits)
+                content = read_content(file.path, limits)
             except OSError as error:
                 self._fail(FileProblem(file.path, f"cannot be read: {error.strerror}"))
                 continue
             old = self._records.get(file.path)
             metadata = self._metadata_of(file.path, old)
-            record = FileRecord(file.doc_id, digest, 0, metadata=metadata)
-            if old is not None and (old.hash, old.metadata) == (digest, metadata):
+            record = FileRecord(file.doc_id, content.hash, 0, metadata=metadata, size=content.size)
+            if old is not None and (old.hash, old.metadata) == (content.hash, metadata):
                 self._skipped += len(old.done)
                 if len(old.done) == old.pages:
                     self._estimate.leave_out(file.path)
                     continue
                 record.done = set(old.done)
             self._fresh[file.path] = record
+            self._contents[file.path] = content
             yield replace(file, skip=frozenset(record.done))
 
     def _metadata_of(self, path: str, old: FileRecord | None) -> dict[str, Json]:
@@ -266,29 +282,27 @@ class _Job:
         if late or self._uncommitted >= self._commit_pages:
             self._commit()
 
+    def _check_unchanged(self, path: str) -> None:
+        """A file that changed after its hash was taken: its pages may be of other bytes than the hash."""
+        record = self._fresh[path]
+        if record.hash != CHANGED and not self._contents[path].is_still(path):
+            record.hash = CHANGED
+            self._fail(FileProblem(path, "changed while it was read; the next run reads it again"))
+
     def _commit(self) -> None:
         self._changing = True
         for path in self._touched:
+            self._check_unchanged(path)
             write_record(self._writer, path, self._fresh[path])
         self._writer.commit()
         for path in self._touched:
             if len(self._fresh[path].done) == self._fresh[path].pages:
                 del self._fresh[path]  # no page of it will come any more
+                del self._contents[path]
         self._touched.clear()
         self._changing = False
         self._uncommitted = 0
         self._committed_at = time.monotonic()
-
-
-def _is_gone(path: str) -> bool:
-    """Only where the system says so: a folder that may not be entered tells nothing about its files."""
-    try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def _checked(metadata: Mapping[str, Json]) -> dict[str, Json]:

@@ -27,6 +27,8 @@ class IngestReport:
     """New or updated, but without any term: a search can never find them."""
     failures: tuple[FileProblem, ...]
     seconds: float
+    moved: int = 0
+    """Kept, though their file has another name or folder now; they count as skipped, too."""
 
     @property
     def failed(self) -> int:

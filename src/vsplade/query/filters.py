@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,12 @@ class Condition:
     key: str
     operator: str
     value: Value
+    kinds: tuple[bool, ...] = field(init=False, repr=False)
+    """Part of what makes two conditions equal: in Python True == 1, but they are different values here."""
+
+    def __post_init__(self) -> None:
+        values = self.value if isinstance(self.value, tuple) else (self.value,)
+        object.__setattr__(self, "kinds", tuple(isinstance(value, bool) for value in values))
 
     def allows(self, value: Json) -> bool:
         """Whether a page with this value (None: without the key) may be found."""
