@@ -16,7 +16,7 @@ from contextlib import suppress
 import click
 
 from vsplade.cli import indexing, inspecting, measuring, searching, training, vectors
-from vsplade.cli.common import print_json
+from vsplade.cli.common import note, print_json, printable
 from vsplade.errors import VspladeError
 
 INTERRUPTED = 130
@@ -92,7 +92,8 @@ def run(arguments: list[str]) -> int:
         return _fail(f"{reason}: {error.filename}" if error.filename else f"{reason}.", 2, arguments)
     except Exception as error:
         # Python would leave with 1, which is our code for a run that went through.
-        traceback.print_exc()
+        for line in traceback.format_exc().splitlines():
+            note(printable(line))
         what = f"{type(error).__name__}: {error}"
         return _fail(f"{what}. This is a bug in vsplade; please report it with these lines.", 2, arguments)
 
@@ -104,7 +105,7 @@ def _hint(error: click.ClickException) -> str:
 
 
 def _fail(message: str, code: int, arguments: list[str]) -> int:
-    click.echo(f"Error: {message}", err=True)
+    note(f"Error: {printable(message)}")
     if "--json" in arguments:
         with suppress(OSError):  # standard output may be what failed, on a full disk
             print_json({"error": message, "exit_code": code})

@@ -21,6 +21,7 @@ from vsplade.cli.common import (
     note,
     print_json,
     printable,
+    say,
     size,
     workers_option,
 )
@@ -153,13 +154,13 @@ def _print_report(report: IngestReport) -> None:
             (report.failed, "failed"),
         )
     ]
-    click.echo(
+    say(
         f"{count(report.pages, 'page')} of {count(report.files, 'file')}: {', '.join(parts)}; "
         f"{report.seconds:.1f} s, {report.pages_per_s:.1f} pages/s"
     )
     for problem in report.failures:
         place = f", page {problem.page}" if problem.page else ""
-        note(f"Failed: {printable(problem.path)}{place}: {problem.reason}")
+        note(f"Failed: {printable(problem.path)}{place}: {printable(problem.reason)}")
     if report.empty:
         note(
             f"Note: on {count(report.empty, 'page')} no words were found, so no search finds "
@@ -174,11 +175,11 @@ def _check(index_dir: Path, as_json: bool) -> int:
     if as_json:
         print_json({"index": str(index_dir), "sound": not problems, "problems": problems})
     for problem in problems:
-        note(f"Problem: {problem}")
+        note(f"Problem: {printable(problem)}")
     if problems:
         note("This index is damaged. Restore it from a copy, or delete the folder and index the files again.")
     elif not as_json:
-        click.echo(f"{index_dir}: every byte is as it was written.")
+        say(f"{printable(str(index_dir))}: every byte is as it was written.")
     return IndexFormatError.exit_code if problems else 0
 
 
@@ -207,7 +208,7 @@ def delete(ids: tuple[str, ...], index_dir: Path, filters: tuple[str, ...], as_j
     if as_json:
         print_json({"deleted": len(gone), "ids": sorted(gone)})
     else:
-        click.echo(f"Removed {count(len(gone), 'page')}.")
+        say(f"Removed {count(len(gone), 'page')}.")
 
 
 @click.command()
@@ -230,7 +231,7 @@ def compact(index_dir: Path, merge: bool, as_json: bool) -> None:
     if as_json:
         print_json({"before": before, "after": after})
     else:
-        click.echo(
+        say(
             f"{count(int(before['segments']), 'segment')}, {size(before['bytes'])} became "
             f"{count(int(after['segments']), 'segment')}, {size(after['bytes'])}."
         )
@@ -259,7 +260,7 @@ def stats(index_dir: Path, as_json: bool) -> None:
         shown = size(value) if name.endswith("bytes") and isinstance(value, (int, float)) else value
         if isinstance(shown, (int, float)):
             shown = f"{shown:,.3f}".rstrip("0").rstrip(".")
-        click.echo(f"{name.replace('_', ' '):<25} {shown}")
+        say(f"{name.replace('_', ' '):<25} {printable(str(shown))}")
 
 
 COMMANDS = (index_command, delete, compact, stats)

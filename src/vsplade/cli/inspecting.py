@@ -15,7 +15,9 @@ from vsplade.cli.common import (
     note,
     print_json,
     printable,
+    say,
     short_path,
+    style,
 )
 from vsplade.errors import InputError
 
@@ -63,7 +65,7 @@ def inspect(
         if isinstance(result, FileProblem):
             failed += 1
             place = f", page {result.page}" if result.page else ""
-            note(f"{printable(result.path)}{place}: {result.reason}")
+            note(f"{printable(result.path)}{place}: {printable(result.reason)}")
         elif number is None or result.page.number == number:
             shown.append(_show(result.page, chosen, top, as_json))
             if picture:
@@ -82,11 +84,9 @@ def _show(page: Page, encoder: Encoder, top: int, quiet: bool) -> dict[str, obje
     (vector,) = encoder.encode_pages([page])
     terms = heaviest(vector, encoder, top)
     if not quiet:
-        click.echo(
-            f"{click.style(short_path(page.path), bold=True)}, page {page.number}: {len(vector):,} terms"
-        )
+        say(f"{style(short_path(page.path), bold=True)}, page {page.number}: {len(vector):,} terms")
         for token, weight in terms:
-            click.echo(f"  {token:<20} {weight:7.3f}  {'█' * max(1, round(BAR * weight / terms[0][1]))}")
+            say(f"  {printable(token):<20} {weight:7.3f}  {'█' * max(1, round(BAR * weight / terms[0][1]))}")
         if not terms:
             note(_why_empty(page, encoder))
     return {
@@ -143,7 +143,7 @@ def _draw(page: Page, encoder: Encoder, top: int, target: Path, several: bool) -
         if term in wanted
     ]
     draw_boxes(page, named, target)
-    note(f"Wrote {target}.")
+    note(f"Wrote {printable(str(target))}.")
 
 
 def draw_boxes(page: Page, named: list[tuple[str, Box]], target: Path) -> None:
