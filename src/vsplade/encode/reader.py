@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from vsplade.encode.boxes import box_on_ink
 from vsplade.encode.cells import SETTINGS, CellReader, Cells, at_size
 from vsplade.encode.neighbours import PAIRS, Neighbours
+from vsplade.encode.query_length import check_query_length
 from vsplade.encode.tokenizer import Tokenizer, letters_of
 from vsplade.encode.weighting import PageWeighting, damped
 from vsplade.errors import InputError
@@ -192,6 +193,7 @@ class ReaderEncoder:
 
         What weighs next to nothing ("the", "what") is left out, unless there is nothing else.
         """
+        check_query_length(text)
         table = self._importance
         weights: dict[int, float] = {}
         text_terms = self._tokenizer.encode(text)

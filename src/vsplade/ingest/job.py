@@ -16,10 +16,11 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from vsplade.errors import InputError, VspladeError
+from vsplade.errors import InputError, PageError, VspladeError
 from vsplade.index.writer import IndexWriter
+from vsplade.ingest.hashing import Hasher
 from vsplade.ingest.progress import Estimate, Progress, show_progress
-from vsplade.ingest.records import FileRecord, hash_content, read_records, write_record
+from vsplade.ingest.records import FileRecord, read_records, write_record
 from vsplade.ingest.report import IngestReport
 from vsplade.pages import (
     FileProblem,
@@ -187,11 +188,18 @@ class _Job:
 
     def _plan(self, files: list[SourceFile], limits: Limits) -> Iterator[SourceFile]:
         """The files that need work, hashed just before they are rendered, while they are warm in memory."""
+        with closing(Hasher(limits)) as hasher:
+            yield from self._changed(files, hasher)
+
+    def _changed(self, files: list[SourceFile], hasher: Hasher) -> Iterator[SourceFile]:
         for file in files:
             if self._stop.is_set():
                 return
             try:
-                digest = hash_content(file.path, limits)
+                digest = hasher.hash(file.path)
+            except PageError as error:
+                self._fail(FileProblem(file.path, str(error)))
+                continue
             except OSError as error:
                 self._fail(FileProblem(file.path, f"cannot be read: {error.strerror}"))
                 continue

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from vsplade.index.writer import IndexWriter
-from vsplade.pages import Limits, page_id
+from vsplade.pages import page_id
 from vsplade.types import Json
 
 _PREFIX = "file:"
@@ -59,11 +57,3 @@ def read_records(writer: IndexWriter) -> dict[str, FileRecord]:
 def write_record(writer: IndexWriter, path: str, record: FileRecord | None) -> None:
     """None: the index holds nothing of the file any more."""
     writer.set_state(_PREFIX + path, None if record is None else record.to_json())
-
-
-def hash_content(path: str, limits: Limits) -> str:
-    """Of the content; a file that will be refused for its size is not read for it."""
-    with open(path, "rb") as stream:
-        if os.fstat(stream.fileno()).st_size > limits.max_bytes:
-            return "too large"
-        return hashlib.file_digest(stream, "sha256").hexdigest()[:32]

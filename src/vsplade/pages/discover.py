@@ -112,8 +112,10 @@ class _Walker:
                 if not name.startswith(".") and is_supported(name):
                     if os.path.isfile(path):
                         self._add_file(path)
-                    elif os.path.islink(path):
+                    elif not os.path.exists(path):
                         self._problem(path, "is a link to a file that does not exist")
+                    else:
+                        self._problem(path, "is not a regular file")
 
     def _add_file(self, path: str) -> None:
         path = os.path.abspath(path)
