@@ -58,6 +58,14 @@ class SparseVector:
 
 
 @dataclass(frozen=True, slots=True)
+class PageVector(SparseVector):
+    """The vector of a page from an encoder that can tell whether it could read the page at all."""
+
+    legible: bool = True
+    """False: there are words, but in a script that the encoder does not know."""
+
+
+@dataclass(frozen=True, slots=True)
 class Box:
     """A place on a page, in fractions of its width and height: (left, top, right, bottom)."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,10 @@ from vsplade.errors import IndexFormatError, InputError
 if TYPE_CHECKING:
     from vsplade.ingest import IngestReport
     from vsplade.types import Json
+
+
+LISTED = 10
+"""Files that a note names at most."""
 
 
 @click.command("index")
@@ -166,6 +170,25 @@ def _print_report(report: IngestReport) -> None:
             f"Note: on {count(report.empty, 'page')} no words were found, so no search finds "
             f"{'it' if report.empty == 1 else 'them'}: blank, or (with the encoder 'text') no text layer."
         )
+    if report.illegible:
+        _note_illegible(report.illegible)
+    if report.passed_over:
+        kinds = ", ".join(
+            f"{n:,} {printable(end) or 'without an ending'}" for end, n in report.passed_over.items()
+        )
+        note(f"Note: files of other kinds were passed over: {kinds}.")
+
+
+def _note_illegible(files: Mapping[str, int]) -> None:
+    pages = sum(files.values())
+    note(
+        f"Note: {count(pages, 'page')} of {count(len(files), 'file')} seem to be in a script that cannot be "
+        "read (only Latin letters and digits can), so searches will hardly find them:"
+    )
+    for path, number in list(files.items())[:LISTED]:
+        note(f"  {printable(path)}: {count(number, 'page')}")
+    if len(files) > LISTED:
+        note(f"  and {count(len(files) - LISTED, 'file')} more; --json lists them all.")
 
 
 def _check(index_dir: Path, as_json: bool) -> int:

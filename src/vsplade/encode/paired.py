@@ -19,7 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.text import TextEncoder
-from vsplade.types import Encoder, Page, SparseVector, TableEncoder, TermStatistics, Vocabulary, shown
+from vsplade.types import (
+    Encoder,
+    Page,
+    PageVector,
+    SparseVector,
+    TableEncoder,
+    TermStatistics,
+    Vocabulary,
+    shown,
+)
 
 
 class PairedVocabulary:
@@ -72,6 +81,10 @@ class PairedEncoder:
         return bool(getattr(self.first, "reads_grey", False))
 
     @property
+    def latin_only(self) -> bool:
+        return bool(getattr(self.first, "latin_only", False))
+
+    @property
     def on_gpu(self) -> bool:
         return bool(getattr(self.first, "on_gpu", False))
 
@@ -107,9 +120,10 @@ class PairedEncoder:
         return bool(len(vector)) and int(vector.terms[-1]) >= self._split
 
     def _join(self, first: SparseVector, text: SparseVector) -> SparseVector:
-        return SparseVector(
+        return PageVector(
             np.concatenate([first.terms, text.terms + np.uint32(self._split)]),
             np.concatenate([first.weights, text.weights]),
+            not isinstance(first, PageVector) or first.legible,
         )
 
 

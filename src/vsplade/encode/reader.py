@@ -23,12 +23,13 @@ from numpy.typing import NDArray
 
 from vsplade.encode.boxes import box_on_ink
 from vsplade.encode.cells import SETTINGS, CellReader, Cells, at_size
+from vsplade.encode.legible import LEGIBLE, legibility
 from vsplade.encode.neighbours import PAIRS, Neighbours
 from vsplade.encode.query_length import check_query_length
 from vsplade.encode.tokenizer import Tokenizer, letters_of
 from vsplade.encode.weighting import PageWeighting, damped
 from vsplade.errors import InputError
-from vsplade.types import Box, Page, SparseVector, TermStatistics, Vocabulary
+from vsplade.types import Box, Page, PageVector, SparseVector, TermStatistics, Vocabulary
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -92,6 +93,7 @@ class ReaderVocabulary:
 
 class ReaderEncoder:
     reads_grey = True
+    latin_only = True
 
     def __init__(self, options: ReaderOptions) -> None:
         self.options = options
@@ -218,11 +220,17 @@ class ReaderEncoder:
         waiting: deque[Future[SparseVector]] = deque()
         with ThreadPoolExecutor(threads, thread_name_prefix="reader") as pool:
             for page in pages:
-                waiting.append(pool.submit(lambda image: self._pool(self.read(image)), page.image))
+                waiting.append(pool.submit(self._encode_page, page.image))
                 if len(waiting) > threads:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
+
+    def _encode_page(self, image: Image.Image) -> PageVector:
+        cells = self.read(image)
+        vector = self._pool(cells)
+        certain = legibility(cells, self._tokenizer, self._config["doubt"])
+        return PageVector(vector.terms, vector.weights, certain is None or certain >= LEGIBLE)
 
     def encode_with_places(self, page: Page) -> tuple[SparseVector, list[Box]]:
         """The vector, and for each of its terms the place that spoke loudest for it."""

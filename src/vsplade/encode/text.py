@@ -53,6 +53,8 @@ class TextOptions:
 class TextEncoder:
     """BM25 over the text layer; pages without one give an empty vector and are never found."""
 
+    latin_only = True
+
     FORMULA: ClassVar[str] = "bm25-1"
     """Raised when the arithmetic below changes, so that old indexes are noticed."""
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from vsplade.encode.legible import is_text_legible
 from vsplade.errors import InputError, PageError, VspladeError
 from vsplade.index.writer import IndexWriter
 from vsplade.ingest.hashing import Hasher
@@ -23,6 +24,7 @@ from vsplade.ingest.progress import Estimate, Progress, show_progress
 from vsplade.ingest.records import FileRecord, read_records, write_record
 from vsplade.ingest.report import IngestReport
 from vsplade.pages import (
+    Discovery,
     FileProblem,
     Limits,
     Rendered,
@@ -32,7 +34,7 @@ from vsplade.pages import (
     name_files,
     render_for,
 )
-from vsplade.types import Encoder, Json, Metadata, Page, SparseVector
+from vsplade.types import Encoder, Json, Metadata, Page, PageVector, SparseVector
 
 OWN_KEYS = ("path", "doc_id", "page_num", "pages", "width", "height", "hash")
 """Metadata that every page gets; a user's own keys must be others."""
@@ -75,7 +77,7 @@ def index_paths(
         missing = job.prune(found.problems) if prune else set()
         job.failures += [problem for problem in found.problems if problem.path not in missing]
         job.run(found.files, limits or Limits(), thumbnails, workers)
-    return job.report(len(found.files), time.monotonic() - started)
+    return job.report(found, time.monotonic() - started)
 
 
 def _why_no_files(
@@ -129,6 +131,8 @@ class _Job:
         self._stop = threading.Event()
         self.failures: list[FileProblem] = []
         self._new = self._updated = self._skipped = self._removed = self._empty = 0
+        self._illegible: Counter[str] = Counter()
+        self._latin_only = bool(getattr(encoder, "latin_only", False))
 
     def prune(self, problems: list[FileProblem]) -> set[str]:
         """Remove files that are gone; returns their paths, as given.
@@ -173,9 +177,9 @@ class _Job:
             if not self._changing:
                 self._commit()
 
-    def report(self, files: int, seconds: float) -> IngestReport:
+    def report(self, found: Discovery, seconds: float) -> IngestReport:
         return IngestReport(
-            files=files,
+            files=len(found.files),
             pages=self._new + self._updated + self._skipped,
             new=self._new,
             updated=self._updated,
@@ -184,6 +188,8 @@ class _Job:
             empty=self._empty,
             failures=tuple(self.failures),
             seconds=seconds,
+            illegible=dict(self._illegible),
+            passed_over=dict(sorted(found.passed_over.items())),
         )
 
     def _plan(self, files: list[SourceFile], limits: Limits) -> Iterator[SourceFile]:
@@ -251,9 +257,21 @@ class _Job:
         self._changing = False
         self._updated += changed
         self._new += not changed
-        self._empty += not len(vector)
+        if not self._is_legible(page, vector):
+            self._illegible[page.path] += 1
+        elif not len(vector):
+            self._empty += 1
         self._estimate.done(page.path, item.pages - len(item.file.skip))
         self._commit_when_due()
+
+    def _is_legible(self, page: Page, vector: SparseVector) -> bool:
+        """A text layer with enough letters decides; else what the encoder says of the picture."""
+        if not self._latin_only:
+            return True
+        by_text = is_text_legible(page.text)
+        if by_text is not None:
+            return by_text
+        return not isinstance(vector, PageVector) or vector.legible
 
     def _begin_file(self, path: str, record: FileRecord, pages: int) -> bool:
         """With the first page of a changed file the old pages go; says whether the file has changed."""
