@@ -161,6 +161,16 @@ class TableEncoder(Encoder, Protocol):
 
 
 @runtime_checkable
+class WeighingEncoder(Encoder, Protocol):
+    """An encoder that can say beforehand what each term weighs in a query."""
+
+    @property
+    def query_weights(self) -> NDArray[np.float32]:
+        """For each term of the vocabulary: its weight in a query that asks for it."""
+        ...
+
+
+@runtime_checkable
 class PlacingEncoder(Encoder, Protocol):
     """An encoder that can also say where on the page each term was seen."""
 

@@ -27,6 +27,7 @@ from vsplade.types import (
     TableEncoder,
     TermStatistics,
     Vocabulary,
+    WeighingEncoder,
     shown,
 )
 
@@ -107,6 +108,12 @@ class PairedEncoder:
     def term_values(self) -> NDArray[np.float32]:
         """Those of the first encoder (all alike where it has no table); plain search asks for no text."""
         first = self.first.term_values if isinstance(self.first, TableEncoder) else np.ones(self._split)
+        return np.concatenate([first, np.zeros(len(self.text.vocabulary))]).astype(np.float32)
+
+    @cached_property
+    def query_weights(self) -> NDArray[np.float32]:
+        """Those of the first encoder (all alike where it cannot say); plain search asks for no text."""
+        first = self.first.query_weights if isinstance(self.first, WeighingEncoder) else np.ones(self._split)
         return np.concatenate([first, np.zeros(len(self.text.vocabulary))]).astype(np.float32)
 
     def encode_text_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:

@@ -180,6 +180,14 @@ class ReaderEncoder:
         return values
 
     @cached_property
+    def query_weights(self) -> NDArray[np.float32]:
+        """Of single terms and behind them of pairs, as ``encode_query`` gives them."""
+        pairs = self._config["pairs"]
+        pair = np.full(PAIRS, pairs["weight"] / pairs["share"], np.float32)
+        weights: NDArray[np.float32] = np.concatenate([self._importance / self._certainty, pair])
+        return weights
+
+    @cached_property
     def _worth(self) -> NDArray[np.float32]:
         """What one standing of a term is worth: those worth less than the point's ``least`` are not kept."""
         return np.maximum(self._importance, np.float32(self._point["common"]))

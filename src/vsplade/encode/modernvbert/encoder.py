@@ -121,6 +121,10 @@ class ModernVBertEncoder:
         """A little more for terms that weigh more in queries."""
         return damped(self._side.table)
 
+    @property
+    def query_weights(self) -> NDArray[np.float32]:
+        return self._side.table
+
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
         check_query_length(text)
         return self._side.encode(text)
