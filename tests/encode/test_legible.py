@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-
 from tests.pages.samples import assemble, drawing
+
 from vsplade.cli import run
 from vsplade.encode import load_encoder
 from vsplade.encode.legible import LEGIBLE, is_text_legible, legibility

@@ -52,7 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _open_closed_streams()
     # What a service manager sends is obeyed as ctrl-C is: what was done so far is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(run(given))
+    code = run(given)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # Said already. Python would try again at its end, complain, and leave with a code of its own.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 def _open_closed_streams() -> None:

@@ -109,8 +109,9 @@ def most_useful(vector: SparseVector, encoder: Encoder, top: int) -> list[tuple[
     """
     from vsplade.types import WeighingEncoder
 
-    known = isinstance(encoder, WeighingEncoder)
-    worth = vector.weights * encoder.query_weights[vector.terms] if known else vector.weights
+    worth = vector.weights
+    if isinstance(encoder, WeighingEncoder):
+        worth = worth * encoder.query_weights[vector.terms]
     rows = zip(vector.terms.tolist(), vector.weights.tolist(), worth.tolist(), strict=True)
     return sorted(rows, key=lambda row: (-row[2], row[0]))[:top]
 

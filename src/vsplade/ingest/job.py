@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from vsplade.pages import (
     Discovery,
     FileProblem,
     Limits,
+    PageCounter,
     Rendered,
     RenderedPage,
     SourceFile,
@@ -73,7 +74,7 @@ def index_paths(
         raise InputError(_why_no_files(given, found.problems, index_dir))
     chosen = _load_encoder(encoder, Path(index_dir))
     with closing(IndexWriter(index_dir, chosen)) as writer, show_progress(progress) as update:
-        job = _Job(writer, chosen, metadata, commit_pages, commit_seconds, update)
+        job = _Job(writer, chosen, metadata, commit_pages, commit_seconds, update if progress else None)
         missing = job.prune(found.problems) if prune else set()
         job.failures += [problem for problem in found.problems if problem.path not in missing]
         job.run(found.files, limits or Limits(), thumbnails, workers)
@@ -111,7 +112,7 @@ class _Job:
         metadata: Metadata | Callable[[str], Metadata] | None,
         commit_pages: int,
         commit_seconds: float,
-        progress: Progress,
+        progress: Progress | None,
     ) -> None:
         self._writer = writer
         self._encoder = encoder
@@ -127,7 +128,8 @@ class _Job:
         """By path: the record that a file will have, from when it is planned."""
         self._touched: set[str] = set()
         """Paths whose fresh record the next commit must store."""
-        self._estimate = Estimate(progress)
+        self._estimate = Estimate(progress or (lambda done, expected: None))
+        self._shows_progress = progress is not None
         self._stop = threading.Event()
         self.failures: list[FileProblem] = []
         self._new = self._updated = self._skipped = self._removed = self._empty = 0
@@ -155,7 +157,18 @@ class _Job:
 
     def run(self, paths: list[str], limits: Limits, thumbnails: int, workers: int | None) -> None:
         named = name_files(paths, {path: record.doc_id for path, record in self._records.items()})
-        self._estimate.begin(paths)
+        known = {path: record.pages for path, record in self._records.items() if record.pages}
+        to_count = self._estimate.begin(paths, known)
+        with self._counting(to_count, limits):
+            self._run(named, limits, thumbnails, workers)
+
+    def _counting(self, paths: list[str], limits: Limits) -> AbstractContextManager[object]:
+        """Who is shown the progress learns early how many pages there are."""
+        if not self._shows_progress or len(paths) < 2:
+            return nullcontext()
+        return closing(PageCounter(paths, limits, self._estimate.count))
+
+    def _run(self, named: list[SourceFile], limits: Limits, thumbnails: int, workers: int | None) -> None:
         plan = self._plan(named, limits)
         try:
             rendered = render_for(self._encoder, plan, thumbnail=thumbnails, limits=limits, workers=workers)
