@@ -195,6 +195,34 @@ def test_inspect_shows_the_heaviest_words(folder: Path) -> None:
     assert "turbine.pdf, page 1" not in shown
 
 
+def test_inspect_shows_what_is_worth_most_in_a_search(index: Path) -> None:
+    """Stop words stand on the page most surely and most often, and no query gains by them."""
+    page = ROOT / "tests" / "encode" / "scripts" / "english.png"
+    terms = as_json("inspect", page, "--encoder", "reader", "--top", "1000")["pages"][0]["terms"]
+    assert terms[0]["token"] in {"freedoms", "brotherhood", "endowed", "conscience", "dignity"}
+    worth = [term["worth"] for term in terms]
+    assert worth == sorted(worth, reverse=True)
+    place = {term["token"]: number for number, term in enumerate(terms)}
+    assert place["conscience"] < place["dignity"] < place["and"]
+    assert place["the"] > len(terms) / 2
+
+
+def test_a_filter_takes_the_path_that_a_result_shows(index: Path, folder: Path) -> None:
+    def search(*arguments: str) -> str:
+        command = [sys.executable, "-m", "vsplade", "search", "turbine", "--index", str(index), *arguments]
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=folder.parent, check=True, timeout=120
+        )
+        return done.stdout
+
+    shown = search().splitlines()[0].split(". ", 1)[1].split(", page")[0]
+    assert not Path(shown).is_absolute()
+    only = search("--filter", f"path={shown}")
+    assert shown in only
+    assert only.count("page ") == 1
+    assert search("--filter", "path^=files/") == search()
+
+
 def test_inspect_says_when_an_encoder_has_no_places(folder: Path, tmp_path: Path) -> None:
     picture = tmp_path / "out.png"
     document = as_json("inspect", folder / "budget.pdf", "--picture", picture, *TEXT, code=2)

@@ -13,7 +13,9 @@ from vsplade.cli.common import (
     json_option,
     note,
     print_json,
+    printable,
     progress_bar,
+    say,
     workers_option,
 )
 from vsplade.errors import InputError
@@ -164,7 +166,7 @@ def evaluate(
         if joined:
             _print_fusion(joined)
         if reranking:
-            click.echo(
+            say(
                 f"  reranked the first {reranking['depth']}; {measure_name} before: "
                 f"{reranking['before'][measure_name]:.4f}; recall that no reranking of them can exceed: "
                 f"{reranking['recall_ceiling']:.4f}"
@@ -233,28 +235,29 @@ def _rerank(data: Dataset, report: EvalReport, model: str, depth: int) -> tuple[
 def _print_fusion(fusion: Fusion) -> None:
     alone = ", ".join(f"{value:.4f}" for value in fusion.alone)
     weights = ", ".join(f"{weight:.3g}" for weight in fusion.weights)
-    click.echo(f"  fused by {fusion.method}, weights {weights}; {fusion.measure} of each alone: {alone}")
+    say(f"  fused by {fusion.method}, weights {weights}; {fusion.measure} of each alone: {alone}")
     if fusion.tuned_here:
         note("Note: the weights were tuned on these very queries. Judge them on another set.")
 
 
 def _print_report(report: EvalReport) -> None:
-    click.echo(f"{report.dataset}: {report.queries:,} queries on {report.pages:,} pages, {report.encoder}")
+    names = printable(report.dataset), printable(report.encoder)
+    say(f"{names[0]}: {report.queries:,} queries on {report.pages:,} pages, {names[1]}")
     for name, value in report.measures.items():
-        click.echo(f"  {name:<14} {value:.4f}")
-    click.echo(f"  {'active terms':<14} {report.active_terms:.1f} a page, {report.query_terms:.1f} a query")
-    click.echo(f"  {'FLOPS':<14} {report.flops:.3f}")
+        say(f"  {name:<14} {value:.4f}")
+    say(f"  {'active terms':<14} {report.active_terms:.1f} a page, {report.query_terms:.1f} a query")
+    say(f"  {'FLOPS':<14} {report.flops:.3f}")
     times = ", ".join(f"{name} {value:.2f} ms" for name, value in report.query_ms.items())
-    click.echo(f"  {'query time':<14} {times}")
+    say(f"  {'query time':<14} {times}")
     if report.pages_per_s is not None:
-        click.echo(f"  {'pages a second':<14} {report.pages_per_s:.2f}")
+        say(f"  {'pages a second':<14} {report.pages_per_s:.2f}")
     for remark in report.notes:
-        note(f"Note: {remark}.")
+        note(f"Note: {printable(remark)}.")
 
 
 def _print_comparison(result: Significance, measure: str, other: Path | None) -> None:
-    click.echo(
-        f"  {measure} is {result.difference:+.4f} against {other} "
+    say(
+        f"  {measure} is {result.difference:+.4f} against {printable(str(other))} "
         f"(95% interval {result.low:+.4f} to {result.high:+.4f}, p = {result.p_value:.4f})"
     )
 
@@ -331,7 +334,7 @@ def bench_search(
         limit_s=limit_s,
         peer_python=peer_python,
         folder=folder,
-        say=note if as_json else click.echo,
+        say=note if as_json else say,
         progress=note,
     )
     if as_json:

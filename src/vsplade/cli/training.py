@@ -14,7 +14,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import click
 
-from vsplade.cli.common import Command, json_option, note, print_json, progress_bar
+from vsplade.cli.common import Command, json_option, note, print_json, printable, progress_bar, say
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.train import options
 from vsplade.train.paper import options as paper
@@ -88,7 +88,7 @@ def _report(result: dict[str, Any], as_json: bool) -> None:
         print_json(result)
     else:
         for name, value in result.items():
-            click.echo(f"{name}: {value}")
+            say(f"{name}: {printable(str(value))}")
 
 
 def _train_paper(given: paper.PaperOptions, as_json: bool) -> None:

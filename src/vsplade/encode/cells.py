@@ -46,6 +46,7 @@ class Cells:
     probability: NDArray[np.float32]  # (n, best), that the term stands there
     term: NDArray[np.int32]
     em: NDArray[np.float32]  # (n,) of the type, in pixels of the copy
+    chance: NDArray[np.float32] | None = None  # (n,) that a word stands there at all, where that was kept
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class CellReader:
         chance = np.concatenate([words.chance for words in copies])
         probability = np.concatenate(probabilities) * chance[:, None] ** self._config["doubt"]
         columns = (probability, np.concatenate(terms), np.concatenate(ems))
-        return Cells(middle.astype(np.float32), pixel, *columns)
+        return Cells(middle.astype(np.float32), pixel, *columns, chance)
 
 
 def _session(path: Path) -> Any:

@@ -23,11 +23,13 @@ from numpy.typing import NDArray
 
 from vsplade.encode.boxes import box_on_ink
 from vsplade.encode.cells import SETTINGS, CellReader, Cells, at_size
+from vsplade.encode.legible import LEGIBLE, legibility
 from vsplade.encode.neighbours import PAIRS, Neighbours
+from vsplade.encode.query_length import check_query_length
 from vsplade.encode.tokenizer import Tokenizer, letters_of
 from vsplade.encode.weighting import PageWeighting, damped
 from vsplade.errors import InputError
-from vsplade.types import Box, Page, SparseVector, TermStatistics, Vocabulary
+from vsplade.types import Box, Page, PageVector, SparseVector, TermStatistics, Vocabulary
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -91,6 +93,7 @@ class ReaderVocabulary:
 
 class ReaderEncoder:
     reads_grey = True
+    latin_only = True
 
     def __init__(self, options: ReaderOptions) -> None:
         self.options = options
@@ -177,6 +180,14 @@ class ReaderEncoder:
         return values
 
     @cached_property
+    def query_weights(self) -> NDArray[np.float32]:
+        """Of single terms and behind them of pairs, as ``encode_query`` gives them."""
+        pairs = self._config["pairs"]
+        pair = np.full(PAIRS, pairs["weight"] / pairs["share"], np.float32)
+        weights: NDArray[np.float32] = np.concatenate([self._importance / self._certainty, pair])
+        return weights
+
+    @cached_property
     def _worth(self) -> NDArray[np.float32]:
         """What one standing of a term is worth: those worth less than the point's ``least`` are not kept."""
         return np.maximum(self._importance, np.float32(self._point["common"]))
@@ -192,6 +203,7 @@ class ReaderEncoder:
 
         What weighs next to nothing ("the", "what") is left out, unless there is nothing else.
         """
+        check_query_length(text)
         table = self._importance
         weights: dict[int, float] = {}
         text_terms = self._tokenizer.encode(text)
@@ -216,11 +228,17 @@ class ReaderEncoder:
         waiting: deque[Future[SparseVector]] = deque()
         with ThreadPoolExecutor(threads, thread_name_prefix="reader") as pool:
             for page in pages:
-                waiting.append(pool.submit(lambda image: self._pool(self.read(image)), page.image))
+                waiting.append(pool.submit(self._encode_page, page.image))
                 if len(waiting) > threads:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
+
+    def _encode_page(self, image: Image.Image) -> PageVector:
+        cells = self.read(image)
+        vector = self._pool(cells)
+        certain = legibility(cells, self._tokenizer, self._config["doubt"])
+        return PageVector(vector.terms, vector.weights, certain is None or certain >= LEGIBLE)
 
     def encode_with_places(self, page: Page) -> tuple[SparseVector, list[Box]]:
         """The vector, and for each of its terms the place that spoke loudest for it."""
