@@ -36,6 +36,7 @@ from vsplade.encode import reader_torch as reading
 from vsplade.encode.reader_torch import TorchReaderEncoder
 from vsplade.encode.shrink import kernel_works
 from vsplade.encode.turns import Turns, finish
+from vsplade.evaluate import PageVectors, evaluate_dataset
 from vsplade.pages import FileProblem, SourceFile, discover, render_for
 from vsplade.types import Page, SparseVector
 
@@ -252,30 +253,8 @@ def compare(ours: Sequence[SparseVector], theirs: Sequence[SparseVector]) -> dic
 
 
 def ndcg(dataset: Path, encoder: Any, vectors: dict[str, SparseVector]) -> float:
-    """NDCG@5 by plain products: no index is needed for so few pages."""
-    import gzip
-
-    with gzip.open(dataset / "queries.jsonl.gz", "rt", encoding="utf-8") as lines:
-        queries = {str(row["_id"]): row["text"] for row in map(json.loads, lines)}
-    relevant: dict[str, dict[str, float]] = {}
-    for line in (dataset / "qrels.tsv").read_text("utf-8").splitlines():
-        query, page, grade = line.split("\t")[:3]
-        if grade.lstrip("-").isdigit():
-            relevant.setdefault(query, {})[page] = float(grade)
-    ids = list(vectors)
-    dense = np.zeros((len(encoder.vocabulary), len(ids)), np.float32)
-    for n, vector in enumerate(vectors.values()):
-        dense[vector.terms, n] = vector.weights
-    gains = []
-    for query, grades in relevant.items():
-        asked = encoder.encode_query(queries[query])
-        scores = asked.weights @ dense[asked.terms]
-        order = np.argsort(-scores, kind="stable")[:5]
-        discount = 1 / np.log2(np.arange(5) + 2)
-        gain = sum(grades.get(ids[i], 0.0) * discount[rank] for rank, i in enumerate(order) if scores[i] > 0)
-        ideal = sum(g * d for g, d in zip(sorted(grades.values(), reverse=True), discount, strict=False))
-        gains.append(gain / ideal if ideal else 0.0)
-    return round(float(np.mean(gains)), 4)
+    found = evaluate_dataset(dataset, encoder, vectors=PageVectors.collect(vectors.items()))
+    return round(found.measures["ndcg@5"], 4)
 
 
 def into_index(encoder: Any, files: Sequence[str], pages: int, workers: int | None) -> dict[str, float]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,6 +33,7 @@ from research.paper.small import SmallSplade
 from vsplade.cli.common import note
 from vsplade.encode.network import Head, NetworkConfig
 from vsplade.errors import InputError
+from vsplade.evaluate.measures import measure
 from vsplade.train.batches import Plan
 from vsplade.train.config import PaperConfig
 from vsplade.train.losses import Parts, Side, page_losses, text_losses
@@ -250,12 +251,18 @@ def evaluate(model: SmallSplade, material: Material, batch: int = 32) -> dict[st
         pages = page_vectors(model, dev.cells, batch)
         queries = model.encode_queries(*dev.queries.batch(np.arange(len(dev.queries)), 64, pages.device))
         best = (queries @ pages.T).topk(min(5, len(pages)), 1)
-        ranked = torch.where(best.values > 0, best.indices, -1).cpu().numpy()
+        scores, ranked = best.values.tolist(), best.indices.tolist()
+        run = {
+            str(query): {str(page): score for page, score in zip(*row, strict=True) if score > 0}
+            for query, row in enumerate(zip(ranked, scores, strict=True))
+        }
+        judged = {
+            str(query): {str(page): grade for page, grade in pages.items()}
+            for query, pages in enumerate(dev.relevant)
+        }
         asked, active = (queries > 0).float(), (pages > 0).float()
         found[name] = {
-            "ndcg@5": round(
-                float(np.mean([ndcg(r, j) for r, j in zip(ranked, dev.relevant, strict=True)])), 4
-            ),
+            "ndcg@5": round(measure(judged, run, ["ndcg@5"])["ndcg@5"], 4),
             "flops": round(float(asked.mean(0) @ active.mean(0)), 3),
             "active": round(float(active.sum(1).mean()), 1),
             "stop_share": round(_stop_share(asked, active, dev.relevant, material.stop), 4),
@@ -269,14 +276,6 @@ def page_vectors(model: SmallSplade, cells: PageCells, batch: int) -> Tensor:
         for at in range(0, len(cells), batch)
     ]
     return torch.cat(parts)
-
-
-def ndcg(ranked: Sequence[int], relevant: dict[int, int], depth: int = 5) -> float:
-    """Linear gains, as trec_eval has them."""
-    gained = sum(relevant.get(int(page), 0) / np.log2(place + 2) for place, page in enumerate(ranked[:depth]))
-    best = sorted(relevant.values(), reverse=True)[:depth]
-    ideal = sum(gain / np.log2(place + 2) for place, gain in enumerate(best))
-    return float(gained / ideal) if ideal else 0.0
 
 
 def _stop_share(asked: Tensor, active: Tensor, relevant: list[dict[int, int]], stop: Tensor) -> float:

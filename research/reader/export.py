@@ -33,15 +33,14 @@ from torch import Tensor, nn
 from research.command import main
 from research.reader.degrade import degrade
 from research.reader.options import ExportOptions
-from research.reader.probe import load_reader
+from research.reader.probe import BEST, load_reader
 from research.reader.realpages import PagePool, page_jobs, read_pages
-from vsplade.encode.cells import fold
-from vsplade.encode.network import FOLD, Head, Reader, Trunk, fold_norms
+from vsplade.encode.cells import FOLD, fold
+from vsplade.encode.network import Head, Reader, Trunk, fold_norms
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.encode.weighting import PageWeighting
 from vsplade.errors import InputError
 
-BEST = 4
 GROUP = 64
 """Neighbouring terms of which only the best is looked at first."""
 SETTINGS: dict[str, Any] = {

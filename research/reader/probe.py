@@ -21,10 +21,12 @@ from torch.nn import functional
 from research.command import main
 from research.reader.options import ProbeOptions
 from research.reader.weights import load_weights
-from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features
+from vsplade.encode.ink import CELL
+from vsplade.encode.network import NetworkConfig, Reader, cell_features
 from vsplade.train import checkpoint
 
 BEST = 4
+"""Likeliest terms that are kept of a cell."""
 FLOOR = -2.0  # word logit under which a cell is not kept
 
 

@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from research.reader.scenes import SIZE
 from research.reader.typeset import Labels
+from vsplade.encode.ink import CELL
 
-CELL = 8
 GRID = SIZE // CELL
 READ = (6.0, 40.0)
 """Type of these sizes (px) must be read; the pyramid at inference brings every size into this band."""

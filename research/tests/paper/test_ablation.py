@@ -146,18 +146,6 @@ def test_a_page_without_words_scores_nothing() -> None:
     assert offset[0, 0] < -1000
 
 
-def test_ndcg_is_the_public_one() -> None:
-    ir_measures = pytest.importorskip("ir_measures")
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        ranked = rng.permutation(12)[:5].tolist()
-        relevant = {int(page): int(rng.integers(1, 4)) for page in rng.permutation(12)[: rng.integers(1, 7)]}
-        run = [ir_measures.ScoredDoc("q", str(page), 9.0 - n) for n, page in enumerate(ranked)]
-        judged = [ir_measures.Qrel("q", str(page), gain) for page, gain in relevant.items()]
-        public = ir_measures.calc_aggregate([ir_measures.nDCG @ 5], judged, run)[ir_measures.nDCG @ 5]
-        assert ablation.ndcg(ranked, relevant) == pytest.approx(public)
-
-
 def test_texts_that_do_not_match_their_pages_are_refused(options: AblationOptions, tmp_path: Path) -> None:
     (tmp_path / "ocr.jsonl").write_text(json.dumps({"id": "images/other.png", "caption": "x"}))
     with pytest.raises(InputError, match="no text for 6 of 6 pictures"):
