@@ -1,4 +1,4 @@
-"""The layout is kept by the syntax tree: who imports whom, how long functions are, what ARCHITECTURE.md names.
+"""The layout, kept by the syntax tree: who imports whom, how long functions are, what ARCHITECTURE.md names.
 
 The lists of exceptions may only shrink. An entry that is no longer needed fails the test too.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -18,8 +18,10 @@ NO_HELP = {"research.bench.worker"}  # started by research.bench.search alone
 
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in NO_HELP])
-def test_it_starts(name: str) -> None:
-    command = [sys.executable, "-m", name.removesuffix(".__main__"), "--help"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT, check=False)
-    assert result.returncode == 0, result.stderr
-    assert "usage" in result.stdout.lower()
+def test_it_starts(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    with pytest.raises(SystemExit) as left:
+        runpy.run_module(name, run_name="__main__")
+    assert not left.value.code
+    assert "usage" in capsys.readouterr().out.lower()
