@@ -22,6 +22,6 @@ def test_it_starts(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     monkeypatch.setattr(sys, "argv", [name, "--help"])
     monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(SystemExit) as left:
-        runpy.run_module(name, run_name="__main__")
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
     assert not left.value.code
     assert "usage" in capsys.readouterr().out.lower()
