@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from research.experiments.stopwords import LUCENE
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.evaluate.dataset import Dataset
+from vsplade.evaluate.encoding import WithQueries
 from vsplade.evaluate.evaluator import search_queries
 from vsplade.evaluate.measures import active_terms, measure, per_query
 from vsplade.evaluate.runs import Run
 from vsplade.evaluate.vectors import PageVectors
-from vsplade.types import Encoder, Page, SparseVector, TermStatistics, Vocabulary
+from vsplade.types import Encoder, SparseVector, TermStatistics
 
 SUBSETS: Mapping[str, Callable[[str], bool]] = {
     "has digit": lambda text: any(char.isdigit() for char in text),
@@ -43,7 +44,7 @@ def query_subsets(
 def behaviour(dataset: Dataset, encoder: Encoder, vectors: PageVectors, k: int = 100) -> dict[str, object]:
     """The paper's table of masking, margin, stop words and active terms, for one encoder."""
     run, _, _ = search_queries(dataset, encoder, vectors, k)
-    masked, _, _ = search_queries(dataset, Masked(encoder), vectors, k)
+    masked, _, _ = search_queries(dataset, mask_queries(encoder), vectors, k)
     before = measure(dataset.qrels, run, ["ndcg@5"])["ndcg@5"]
     after = measure(dataset.qrels, masked, ["ndcg@5"])["ndcg@5"]
     absolute, relative = margins(run)
@@ -97,34 +98,13 @@ def stop_share(dataset: Dataset, encoder: Encoder, vectors: PageVectors, stop: f
     return stopped / matched if matched else 0.0
 
 
-class Masked:
-    """An encoder whose queries lose the heavier half of their terms (rounded down)."""
+def mask_queries(encoder: Encoder, share: float = 0.5) -> WithQueries:
+    """An encoder whose queries lose the heavier part of their terms (rounded down)."""
 
-    def __init__(self, encoder: Encoder, share: float = 0.5) -> None:
-        self._encoder = encoder
-        self._share = share
-
-    @property
-    def name(self) -> str:
-        return self._encoder.name
-
-    @property
-    def fingerprint(self) -> str:
-        return self._encoder.fingerprint
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self._encoder.vocabulary
-
-    @property
-    def longest_edge(self) -> int:
-        return self._encoder.longest_edge
-
-    def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
-        return self._encoder.encode_pages(pages)
-
-    def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
-        query = self._encoder.encode_query(text, statistics)
-        gone = int(len(query) * self._share)
+    def weigh(text: str, statistics: TermStatistics | None) -> SparseVector:
+        query = encoder.encode_query(text, statistics)
+        gone = int(len(query) * share)
         keep = np.sort(np.lexsort((query.terms, -query.weights))[gone:])
         return SparseVector(query.terms[keep], query.weights[keep])
+
+    return WithQueries(encoder, weigh)

@@ -1,6 +1,6 @@
 """The paper's ablation on a backbone that trains in seconds: the shipped reader's cells, small layers on top.
 
-    vsplade train ablation charts/ --dev mpdocvqa --dev slidevqa --out results/
+    python -m research.paper.ablation charts/ --dev mpdocvqa --dev slidevqa --out results/
 
 Every row is a setting of ``PaperConfig`` and a source of captions; losses, schedules and mixing are those of
 the full-size training. Pages are read once by the reader; then each row is trained and measured, several at a

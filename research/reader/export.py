@@ -225,7 +225,7 @@ def export(options: ExportOptions) -> dict[str, Any]:
     export_trunk(reader, windows, options.out, CalibrationMethod[options.method])
     export_head(reader, options.out)
     describe(reader, options.out)
-    # as if every reading were true, until `vsplade train certainty` has measured it
+    # as if every reading were true, until `research.reader.certainty` has measured it
     np.save(options.out / "certainty.npy", np.ones(reader.config.vocabulary, np.float16))
     sizes = {}
     for name in ("trunk.onnx", "head.onnx", "size.onnx"):

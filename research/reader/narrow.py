@@ -3,7 +3,7 @@
 A block adds to its stream what two convolutions make of it. Fewer channels will do between the two: those go
 whose loss the others can best make good, told by least squares, and the second convolution is fitted anew, so
 that the stream after the block is as it was. Block after block, on windows of real pages; what the blocks
-before lost is part of what the next one is fitted to. `vsplade train reader --initial` goes on from there.
+before lost is part of what the next one is fitted to. `research.reader.train --initial` goes on from there.
 """
 
 from __future__ import annotations

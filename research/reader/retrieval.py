@@ -190,11 +190,13 @@ def train_retrieval(options: RetrievalOptions, say: Callable[[str], None]) -> di
     """Learn the query weights from questions and the pages that answer them; minutes on a CPU."""
     torch.manual_seed(options.seed)
     if not options.prior.is_file():
-        raise InputError(f"There is no table {options.prior}: make one with `vsplade train query-table`.")
+        raise InputError(
+            f"There is no table {options.prior}: make one with `python -m research.reader.query_table`."
+        )
     prior: NDArray[np.float32] = np.load(options.prior, allow_pickle=False).astype(np.float32)
     if prior.shape != (len(Tokenizer.load()),):
         raise InputError(
-            f"{options.prior} is no table of this vocabulary: make one with `vsplade train query-table`."
+            f"{options.prior} is no table of this vocabulary: make one with `python -m research.reader.query_table`."
         )
     sources = [read_pairs(path, options.tables) for path in options.pairs]
     if options.pdfs:

@@ -19,22 +19,13 @@ pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
 from tests.encode.modernvbert import tiny
+from tests.train.conftest import QUICK, said
 
 from vsplade.cli import run
 from vsplade.cli.training import needs_extra
 from vsplade.errors import MissingExtraError
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-QUICK = [
-    part
-    for setting in ("batch=2", "steps=2", "precision=float32", "gradient_checkpointing=false", "lora_rank=2")
-    for part in ("--set", setting)
-]
-
-
-@pytest.fixture(autouse=True)
-def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("VSPLADE_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -48,10 +39,6 @@ def scans(tmp_path: Path) -> Path:
     folder.mkdir()
     shutil.copy(EXAMPLES / "paper.pdf", folder)
     return folder
-
-
-def said(capsys: pytest.CaptureFixture[str]) -> str:
-    return capsys.readouterr().err
 
 
 def test_train_on_pdfs_index_and_search_without_torch(

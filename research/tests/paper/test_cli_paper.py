@@ -17,6 +17,7 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("pyarrow")
 
 from tests.encode.modernvbert import tiny
+from tests.train.conftest import QUICK, own_cache, said  # noqa: F401
 
 from research.command import run_step
 from research.paper.captions import make_captions
@@ -25,18 +26,6 @@ from research.paper.options import CaptionOptions, PaperOptions
 from research.paper.train import train_paper
 from vsplade.cli.common import note
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
-QUICK = [
-    part
-    for setting in ("batch=2", "steps=2", "precision=float32", "gradient_checkpointing=false", "lora_rank=2")
-    for part in ("--set", setting)
-]
-
-
-@pytest.fixture(autouse=True)
-def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("VSPLADE_CACHE", str(tmp_path / "cache"))
-
 
 def train(line: list[str]) -> int:
     return run_step(line, train_paper, PaperOptions, say=note)
@@ -44,10 +33,6 @@ def train(line: list[str]) -> int:
 
 def caption(line: list[str]) -> int:
     return run_step(line, make_captions, CaptionOptions)
-
-
-def said(capsys: pytest.CaptureFixture[str]) -> str:
-    return capsys.readouterr().err
 
 
 def write_captions_of(colpali: Path, path: Path, without: int = 0) -> Path:

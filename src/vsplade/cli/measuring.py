@@ -151,25 +151,21 @@ def evaluate(
     difference = _compare(judged, report, compare, measure_name) if compare else None
     if as_json:
         document = report.to_json(per_query=per_query)
-        if joined:
-            document["fusion"] = joined.to_json()
-        if reranking:
-            document["reranking"] = reranking
-        if difference:
-            document["comparison"] = {"run": str(compare), "measure": measure_name, **difference.to_json()}
-        print_json(document)
-    else:
-        _print_report(report)
-        if joined:
-            _print_fusion(joined)
-        if reranking:
-            click.echo(
-                f"  reranked the first {reranking['depth']}; {measure_name} before: "
-                f"{reranking['before'][measure_name]:.4f}; recall that no reranking of them can exceed: "
-                f"{reranking['recall_ceiling']:.4f}"
-            )
-        if difference:
-            _print_comparison(difference, measure_name, compare)
+        parts = {
+            "fusion": joined.to_json() if joined else None,
+            "reranking": reranking,
+            "comparison": difference
+            and {"run": str(compare), "measure": measure_name, **difference.to_json()},
+        }
+        print_json(document | {name: part for name, part in parts.items() if part})
+        return
+    _print_report(report)
+    if joined:
+        _print_fusion(joined)
+    if reranking:
+        _print_reranking(reranking, measure_name)
+    if difference:
+        _print_comparison(difference, measure_name, compare)
 
 
 def _compare(data: Dataset, report: EvalReport, other: Path, measure: str) -> Significance:
@@ -235,6 +231,13 @@ def _print_fusion(fusion: Fusion) -> None:
     click.echo(f"  fused by {fusion.method}, weights {weights}; {fusion.measure} of each alone: {alone}")
     if fusion.tuned_here:
         note("Note: the weights were tuned on these very queries. Judge them on another set.")
+
+
+def _print_reranking(facts: dict[str, Any], measure: str) -> None:
+    click.echo(
+        f"  reranked the first {facts['depth']}; {measure} before: {facts['before'][measure]:.4f}; "
+        f"recall that no reranking of them can exceed: {facts['recall_ceiling']:.4f}"
+    )
 
 
 def _print_report(report: EvalReport) -> None:
