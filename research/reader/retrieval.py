@@ -196,7 +196,8 @@ def train_retrieval(options: RetrievalOptions, say: Callable[[str], None]) -> di
     prior: NDArray[np.float32] = np.load(options.prior, allow_pickle=False).astype(np.float32)
     if prior.shape != (len(Tokenizer.load()),):
         raise InputError(
-            f"{options.prior} is no table of this vocabulary: make one with `python -m research.reader.query_table`."
+            f"{options.prior} is no table of this vocabulary: make one with "
+            "`python -m research.reader.query_table`."
         )
     sources = [read_pairs(path, options.tables) for path in options.pairs]
     if options.pdfs:

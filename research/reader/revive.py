@@ -4,8 +4,8 @@ A unit that never fires gets no gradient, and stays silent for good: after the f
 its high rates, 421 of the head's 512 units were (docs/log.md). Here each of them starts anew as the boundary
 between two words of real pages, so that it fires on about half of them; nothing hears it yet, so the reader
 reads as before. What is written between the head's two last layers has only as many dimensions as there are
-units that fire, so it fits into a lower rank, which costs less to name from. `research.reader.train --initial`
-goes on from there.
+units that fire, so it fits into a lower rank, which costs less to name from. Training goes
+on from there (`--initial`).
 """
 
 from __future__ import annotations

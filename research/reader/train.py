@@ -74,7 +74,8 @@ def build_supply(
     fonts = sorted(p for p in run.fonts.rglob("*") if p.suffix.lower() in {".ttf", ".otf"})
     if not fonts:
         raise InputError(
-            f"There is no .ttf or .otf file in {run.fonts}; `python -m research.reader.fonts` fills such a folder."
+            f"There is no .ttf or .otf file in {run.fonts}; `python -m research.reader.fonts` fills such "
+            "a folder."
         )
     pdfs = sorted(run.pdfs.rglob("*.pdf")) if run.pdfs else []
     if run.pdfs and not pdfs:

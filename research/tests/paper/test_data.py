@@ -56,8 +56,8 @@ def test_captions_must_match_their_pages(colpali: Path, tmp_path: Path) -> None:
         ColpaliPairs(colpali, others)[10]
     path = tmp_path / "captions.jsonl"
     for line, message in (
-        ("{", "line 1 is not JSON"),
-        ("[1]", "not a JSON object"),
+        ("{", "line 1: not JSON"),
+        ("[1]", "expected a JSON object"),
         ('{"id": 3}', "text 'id'"),
     ):
         path.write_text(line + "\n")

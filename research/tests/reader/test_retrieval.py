@@ -118,7 +118,7 @@ def test_tables_are_found_by_their_name(tmp_path: Path) -> None:
 
 def test_mistakes_are_named(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text("{]\n")
-    with pytest.raises(InputError, match="line 1, is not JSON"):
+    with pytest.raises(InputError, match="line 1: not JSON"):
         read_pairs(tmp_path / "bad.jsonl", ())
     with pytest.raises(InputError, match="There is no file"):
         read_pairs(tmp_path / "none.jsonl", ())
