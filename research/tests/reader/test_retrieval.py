@@ -120,12 +120,12 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text("{]\n")
     with pytest.raises(InputError, match="line 1: not JSON"):
         read_pairs(tmp_path / "bad.jsonl", ())
-    with pytest.raises(InputError, match="There is no file"):
+    with pytest.raises(InputError, match="does not exist"):
         read_pairs(tmp_path / "none.jsonl", ())
     with pytest.raises(InputError, match="nothing to learn from"):
         train_retrieval(RetrievalOptions(prior(tmp_path), tmp_path / "q.npy"), say=print)
     np.save(tmp_path / "short.npy", np.ones(3))
-    with pytest.raises(InputError, match="query-table"):
+    with pytest.raises(InputError, match="query_table"):
         train_retrieval(RetrievalOptions(tmp_path / "short.npy", tmp_path / "q.npy"), say=print)
     with pytest.raises(InputError, match="no table"):
         train_retrieval(RetrievalOptions(tmp_path / "none.npy", tmp_path / "q.npy"), say=print)
