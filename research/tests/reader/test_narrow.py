@@ -19,6 +19,7 @@ from research.reader.narrow import narrow, narrowed
 from research.reader.options import NarrowOptions
 from research.reader.probe import load_reader
 from research.tests.reader.test_export import lively
+from vsplade.cli.common import note
 from vsplade.encode.network import Block, NetworkConfig, Reader
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
@@ -89,7 +90,7 @@ def test_a_checkpoint_becomes_a_narrower_one(tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / "report.pdf", tmp_path / "pdfs")
     line = [str(tmp_path / "wide.safetensors"), "--pdfs", str(tmp_path / "pdfs")]
     line += ["--out", str(tmp_path / "narrow.safetensors"), "--windows", "4", "--json"]
-    ran = CliRunner().invoke(command(narrow, NarrowOptions), line)
+    ran = CliRunner().invoke(command(narrow, NarrowOptions, say=note), line)
     assert ran.exit_code == 0, ran.output
     assert json.loads(ran.stdout)["network"]["inner"] == 0.5
     assert load_reader(tmp_path / "narrow.safetensors", torch.device("cpu")).config.inner == 0.5

@@ -19,6 +19,7 @@ from research.reader.probe import load_reader
 from research.reader.revive import living, revive, revived, word_features
 from research.tests.reader.test_export import lively
 from research.tests.reader.test_narrow import EXAMPLES, windows
+from vsplade.cli.common import note
 from vsplade.encode.network import NetworkConfig, Reader
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
@@ -99,7 +100,7 @@ def test_a_checkpoint_becomes_one_to_go_on_from(tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / "report.pdf", tmp_path / "pdfs")
     line = [str(tmp_path / "old.safetensors"), "--pdfs", str(tmp_path / "pdfs")]
     line += ["--out", str(tmp_path / "new.safetensors"), "--rank", "12", "--windows", "4", "--json"]
-    ran = CliRunner().invoke(command(revive, ReviveOptions), line)
+    ran = CliRunner().invoke(command(revive, ReviveOptions, say=note), line)
     assert ran.exit_code == 0, ran.output
     assert json.loads(ran.stdout)["network"]["rank"] == 12
     assert load_reader(tmp_path / "new.safetensors", torch.device("cpu")).head.narrow.out_features == 12
