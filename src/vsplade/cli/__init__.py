@@ -85,10 +85,10 @@ def _show_warnings() -> None:
     warnings.showwarning = show_ours
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str], command: click.Command = cli, name: str = "vsplade") -> int:
     """Run one command line; errors become a plain message, and with ``--json`` a JSON document as well."""
     try:
-        code = cli.main(arguments, prog_name="vsplade", standalone_mode=False)
+        code = command.main(arguments, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except VspladeError as error:

@@ -87,7 +87,7 @@ def _make_reader(options: Mapping[str, object]) -> Encoder:
     try:
         from vsplade.encode.reader_torch import TorchReaderEncoder
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"The reader on device {chosen.device!r}", "train") from error
+        raise MissingExtraError(f"The reader on device {chosen.device!r}", "gpu") from error
     return TorchReaderEncoder(chosen)
 
 

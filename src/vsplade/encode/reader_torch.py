@@ -30,10 +30,10 @@ from torch import Tensor
 from vsplade.encode.batching import SIDE, PageQueue
 from vsplade.encode.cells import LEAST_READ, Cells
 from vsplade.encode.fused import can_fuse, fuse
-from vsplade.encode.ink import BLOCK
+from vsplade.encode.ink import BLOCK, CELL
 from vsplade.encode.neighbours import CANDIDATES, PAIRS
 from vsplade.encode.neighbours_torch import NeighboursOnDevice, Standing
-from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features, fold_norms
+from vsplade.encode.network import NetworkConfig, Reader, cell_features, fold_norms
 from vsplade.encode.on_device import fetch, kernels, on, rows_of
 from vsplade.encode.onnx_weights import unpacked
 from vsplade.encode.packed import Batch, Packed, padded

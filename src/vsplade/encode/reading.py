@@ -65,8 +65,9 @@ class _Pieces:
     width: NDArray[np.float64]
 
     def only(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> _Pieces:
-        columns = (self.term, self.chance, self.x, self.y, self.em, self.width)
-        return _Pieces(*(column[rows] for column in columns))
+        return _Pieces(
+            self.term[rows], self.chance[rows], self.x[rows], self.y[rows], self.em[rows], self.width[rows]
+        )
 
 
 class PageText:
