@@ -14,7 +14,8 @@ from torch import Tensor
 from vsplade.train import clutter
 from vsplade.train.degrade import age_planes
 from vsplade.train.draw import compose, draw_boxes, draw_glyphs
-from vsplade.train.scenes import SIZE, make_scene
+from vsplade.train.kinds import make_scene
+from vsplade.train.scenes import SIZE
 from vsplade.train.typeset import Labels, Typesetter
 
 Ragged = tuple[Tensor, Tensor]  # rows of all scenes, and where each scene begins (one more than scenes)
