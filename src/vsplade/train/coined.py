@@ -1,8 +1,8 @@
 """Words that no dictionary has: dates, sums, telephone numbers and codes, what tills print, and words that
 look like others.
 
-A reader that knows its words too well reads "canary" where "Camry" stands. Words with a letter changed have to
-be read, they cannot be guessed.
+A reader that knows its words too well reads "canary" where "Camry" stands. Words with a letter changed have
+to be read, they cannot be guessed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ SIGNS = (
     "Service", "Charge", "Payable", "Incl.", "Excl.", "Fare", "Fee", "Tip",
 )  # fmt: skip
 HEADS = (
-    "Invoice", "INVOICE", "Receipt", "RECEIPT", "Bill", "Ref", "Order", "ORDER", "Table", "Cashier", "CASHIER",
-    "Counter", "Terminal", "Trans", "Document", "Member", "Customer", "Staff", "Till", "Store", "Batch",
+    "Invoice", "INVOICE", "Receipt", "RECEIPT", "Bill", "Ref", "Order", "ORDER", "Table", "Cashier",
+    "CASHIER", "Counter", "Terminal", "Trans", "Document", "Member", "Customer", "Staff", "Till", "Store", "Batch",
     "Approval", "Ticket", "Booking", "Account", "Serial", "Reg", "Licence", "Station", "Pump", "Room",
 )  # fmt: skip
 THANKS = (
@@ -73,7 +73,9 @@ def amount(rng: random.Random) -> str:
     if rng.random() < 0.08:
         plain = plain.translate(str.maketrans(",.", ".,"))
     before = rng.choice(["", "", "", "", rng.choice(CURRENCIES), "-", "@"])
-    return before + plain + (rng.choice(["SR", "S", "*", "-", "ZRL", "T", "CR"]) if rng.random() < 0.12 else "")
+    return (
+        before + plain + (rng.choice(["SR", "S", "*", "-", "ZRL", "T", "CR"]) if rng.random() < 0.12 else "")
+    )
 
 
 def telephone(rng: random.Random) -> str:
@@ -145,8 +147,8 @@ def till_line(names: Sequence[str], rng: random.Random) -> list[str]:
         lambda: f"{rng.choice(SIGNS)} {rng.choice(SIGNS)} {amount(rng)}",
         lambda: f"{rng.choice(SIGNS)} {rng.randint(1, 25)}% {amount(rng)}",
         lambda: f"{rng.choice(HEADS)} {rng.choice(['No:', 'No.', '#', 'NO :', 'ID:'])} {code(rng)}",
-        lambda: f"{rng.choice(['Date', 'DATE', 'Date/Time'])}{rng.choice([':', ' :', ''])} {date(rng)} {hour(rng)}",
-        lambda: f"{rng.choice(['Tel', 'TEL', 'Tel No', 'FAX', 'Phone'])}{rng.choice([':', ' :', '.'])} {telephone(rng)}",
+        lambda: f"{rng.choice(['Date:', 'DATE :', 'Date/Time', 'Date'])} {date(rng)} {hour(rng)}",
+        lambda: f"{rng.choice(['Tel:', 'TEL :', 'Tel No.', 'FAX:', 'Phone'])} {telephone(rng)}",
         lambda: f"{rng.randint(1, 20)} x {amount(rng)} {amount(rng)}",
         lambda: f"{name} {other} {rng.choice(FIRMS)}",
         lambda: f"{rng.randint(1, 300)}, {rng.choice(STREETS)} {name}, {_digits(rng, 5)} {other}",

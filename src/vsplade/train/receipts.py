@@ -33,22 +33,28 @@ def tones(scene: Scene, x0: float, y0: float, x1: float, y1: float, paper: float
 
 
 def receipt(scene: Scene) -> None:
-    """A strip of a till's paper: the shop, then lines that end in a price, sums, codes, thanks."""
+    """Strips of a till's paper, side by side on a table or each as a picture of its own."""
     rng = scene.rng
-    em = between(rng, 6.5, 24)
-    width = em * 0.6 * rng.uniform(22, 46)  # so many letters of a till's face in a line
-    left = rng.uniform(10, max(12, SIZE - width - 10)) if width < SIZE else -rng.uniform(0, width - SIZE + 20)
-    strip = left - em * rng.uniform(0.3, 3), left + width + em * rng.uniform(0.3, 3)
-    if rng.random() < 0.35:  # on a table, in the light or in the dark
+    table_top = rng.random() < 0.35
+    if table_top:
         scene.box(0, 0, SIZE, SIZE, rng.uniform(0.1, 0.9))
-        paper = rng.uniform(0, 0.15)
-        tones(scene, strip[0], 0, strip[1], SIZE, paper, paper + between(rng, 0.2, 0.8))
-    elif rng.random() < 0.5:
-        paper = rng.uniform(0, 0.25)
-        tones(scene, 0, 0, SIZE, SIZE, paper, paper + between(rng, 0.15, 0.7))
-    leading = rng.uniform(1.0, 1.5)
+    x = rng.uniform(-120, 60)
+    while x < SIZE - 60:
+        em = between(rng, 6.5, 24)
+        width = em * 0.6 * rng.uniform(22, 46)  # so many letters of a till's face in a line
+        margin = em * rng.uniform(0.3, 2)
+        paper, contrast = rng.uniform(0, 0.2), between(rng, 0.2, 0.8)
+        if table_top or rng.random() < 0.5:
+            tones(scene, x, 0, x + width + 2 * margin, SIZE, paper, paper + contrast)
+        _strip(scene, x + margin, width, em)
+        x += width + 2 * margin + rng.uniform(4, 60)
+
+
+def _strip(scene: Scene, left: float, width: float, em: float) -> None:
+    """The shop, then lines that end in a price, sums, codes, thanks."""
+    rng = scene.rng
+    leading, y = rng.uniform(1.0, 1.5), rng.uniform(-60, 30)
     face = MACHINE if rng.random() < 0.75 else 0
-    y = rng.uniform(-60, 30)
     if rng.random() < 0.6:
         y = _shop(scene, left, y, width, em, leading, face)
     while y < SIZE:
@@ -71,9 +77,7 @@ def _divider(scene: Scene, left: float, y: float, width: float, em: float) -> fl
     return y + em
 
 
-def _shop(
-    scene: Scene, left: float, y: float, width: float, em: float, leading: float, face: int
-) -> float:
+def _shop(scene: Scene, left: float, y: float, width: float, em: float, leading: float, face: int) -> float:
     rng = scene.rng
     align = rng.choice([MIDDLE, MIDDLE, LEFT])
     name = em * rng.choice([1, 1, 1.3, 1.6, 2])
@@ -88,9 +92,7 @@ def _shop(
     return y
 
 
-def _items(
-    scene: Scene, left: float, y: float, width: float, em: float, leading: float, face: int
-) -> float:
+def _items(scene: Scene, left: float, y: float, width: float, em: float, leading: float, face: int) -> float:
     """What was bought: a name and a price, with a code and a number before or below it in some shops."""
     rng = scene.rng
     price, shouting, below = em * rng.uniform(4, 7), rng.random() < 0.7, rng.random() < 0.4
@@ -110,9 +112,7 @@ def _items(
     return y
 
 
-def _sums(
-    scene: Scene, left: float, y: float, width: float, em: float, leading: float, face: int
-) -> float:
+def _sums(scene: Scene, left: float, y: float, width: float, em: float, leading: float, face: int) -> float:
     rng = scene.rng
     for _ in range(rng.randint(2, 6)):
         size = em * (rng.uniform(1.2, 2) if rng.random() < 0.15 else 1)
@@ -129,8 +129,9 @@ def _remarks(
     rng = scene.rng
     align = rng.choice([LEFT, LEFT, MIDDLE])
     for _ in range(rng.randint(1, 6)):
-        scene.text(left, y, width, em, em, align=align, group=face, kind=rng.choice([TILL, TILL, NUMBERS, ANY]),
-                   upper=rng.random() < 0.3, words=rng.randint(2, 6))  # fmt: skip
+        kind = rng.choice([TILL, TILL, NUMBERS, ANY])
+        scene.text(left, y, width, em, em, align=align, group=face, kind=kind, upper=rng.random() < 0.3,
+                   words=rng.randint(2, 6))  # fmt: skip
         y += em * leading
     return y
 
@@ -163,7 +164,7 @@ def faint(scene: Scene) -> None:
     group = RUN.index("group")
     scene.runs = [(*run[:group], float(MACHINE), *run[group + 1 :]) for run in scene.runs]
     paper = rng.uniform(0, 0.5)
-    contrast = between(rng, 0.12, 0.4)
+    contrast = between(rng, 0.2, 0.5)
     scene.boxes.insert(0, (0, 0, SIZE, SIZE, paper, PAPER))
     scene.boxes.insert(1, (0, 0, SIZE, SIZE, paper + contrast, INK))
 

@@ -2,7 +2,8 @@
 
 Every distinct printed word is kept once, with its characters and with where its vocabulary pieces lie in it;
 a stream of word numbers then holds running text, every vocabulary word, rare words, made-up numbers, dates,
-codes and addresses, and the lines of receipts. Drawing a page is then array look-ups only, which a GPU does in one go.
+codes and addresses, and the lines of receipts. Drawing a page is then array look-ups only, which a GPU does in
+one go.
 """
 
 from __future__ import annotations
@@ -280,7 +281,11 @@ def build_words(options: WordsOptions) -> dict[str, Any]:
     rare = [dressed(word, rng) for _ in range(2) for word in rng.sample(outside, len(outside))]
     names = whole + outside
     numbers = [
-        address(names, rng) if chance < ADDRESSES else figure(rng) if chance < ADDRESSES + FIGURES else made_up(rng)
+        address(names, rng)
+        if chance < ADDRESSES
+        else figure(rng)
+        if chance < ADDRESSES + FIGURES
+        else made_up(rng)
         for chance in (rng.random() for _ in range(options.numbers))
     ]
     sources: dict[str, list[Sequence[str | tuple[str, str]]]] = {
