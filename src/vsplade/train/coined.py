@@ -22,8 +22,8 @@ SIGNS = (
 )  # fmt: skip
 HEADS = (
     "Invoice", "INVOICE", "Receipt", "RECEIPT", "Bill", "Ref", "Order", "ORDER", "Table", "Cashier",
-    "CASHIER", "Counter", "Terminal", "Trans", "Document", "Member", "Customer", "Staff", "Till", "Store", "Batch",
-    "Approval", "Ticket", "Booking", "Account", "Serial", "Reg", "Licence", "Station", "Pump", "Room",
+    "CASHIER", "Counter", "Terminal", "Trans", "Document", "Member", "Customer", "Staff", "Till", "Store",
+    "Batch", "Approval", "Ticket", "Booking", "Account", "Serial", "Reg", "Licence", "Station", "Room",
 )  # fmt: skip
 THANKS = (
     "THANK YOU", "Thank you, please come again", "GOODS SOLD ARE NOT RETURNABLE", "PLEASE KEEP THIS RECEIPT",

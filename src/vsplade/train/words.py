@@ -2,8 +2,8 @@
 
 Every distinct printed word is kept once, with its characters and with where its vocabulary pieces lie in it;
 a stream of word numbers then holds running text, every vocabulary word, rare words, made-up numbers, dates,
-codes and addresses, and the lines of receipts. Drawing a page is then array look-ups only, which a GPU does in
-one go.
+codes and addresses, and the lines of receipts. Drawing a page is then array look-ups only, which a GPU does
+in one go.
 """
 
 from __future__ import annotations
