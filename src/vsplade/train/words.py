@@ -264,7 +264,7 @@ def rare_words(count: int, tokenizer: Tokenizer, rng: random.Random) -> list[str
     from wordfreq import top_n_list
 
     general = top_n_list("en", count)
-    lists = [top_n_list(language, 20_000) for language in LANGUAGES]
+    lists = [top_n_list(language, count // 10) for language in LANGUAGES]
     words = {word for chosen in (general, *lists) for word in chosen}
     outside = sorted(w for w in words if tokenizer.term(normalise(w)) is None and spell(w, tokenizer))
     known = [word for word in general[:30_000] if len(word) > 3 and word.isascii() and word.isalpha()]
