@@ -112,6 +112,28 @@ def fax(x: Tensor, level: Tensor, steep: Tensor) -> Tensor:
     return threshold(resample(x, 0.55, 0.9), level, steep)
 
 
+def streak(x: Tensor, depth: Tensor, width: Tensor) -> Tensor:
+    """A worn print head or roller: columns that print weaker from top to bottom, and pale bands across."""
+    n, size = len(x), x.shape[-1]
+    fine = torch.rand(n, 1, size, device=x.device) < 0.04  # elements that are dead
+    down = functional.interpolate(torch.rand(n, 1, 24, device=x.device), size=size, mode="linear")
+    across = functional.interpolate(torch.rand(n, 1, 12, device=x.device), size=size, mode="linear")
+    loss = depth * (0.6 * down + 0.4 * across.transpose(1, 2)) + fine * width
+    return x * (1 - loss).clamp(0, 1)
+
+
+def dots(x: Tensor, pitch: Tensor, depth: Tensor) -> Tensor:
+    """Print of needles: ink in rows and columns of dots, ``pitch`` px apart."""
+    axis = torch.arange(x.shape[-1], device=x.device, dtype=torch.float32)
+    wave = 0.5 + 0.5 * torch.cos(axis * (2 * math.pi) / pitch)  # (n, 1, size)
+    return x * (1 - depth * (1 - (wave * wave.transpose(1, 2)).sqrt()))
+
+
+def faint(x: Tensor, contrast: Tensor, lift: Tensor, noise: Tensor) -> Tensor:
+    """Next to no contrast, in the noise of a scanner that makes the most of it."""
+    return x * contrast + (1 - contrast) * lift + torch.randn_like(x) * noise * contrast
+
+
 def speckle(x: Tensor, density: Tensor) -> Tensor:
     chance = torch.rand_like(x)
     dark = torch.where(chance < density, torch.ones_like(x), x)
@@ -129,6 +151,8 @@ def degrade(x: Tensor) -> Tensor:
     for part, factor in zip(parts, (0.62, 0.75, 0.87), strict=False):
         x[part] = resample(x[part], factor, factor)
     steps: list[tuple[float, Callable[..., Tensor], tuple[tuple[float, float], ...]]] = [
+        (0.06, streak, ((0.2, 0.8), (0.2, 1.0))),
+        (0.04, dots, ((1.8, 3.2), (0.4, 1.0))),
         (0.07, fax, ((0.25, 0.55), (8, 40))),
         (0.2, swell, ((-0.5, 0.6),)),
         (0.6, blur, ((0.05, 1.1),)),
@@ -138,6 +162,7 @@ def degrade(x: Tensor) -> Tensor:
         (0.2, speckle, ((0, 0.006),)),
         (0.5, jpeg, ((0.2, 3.5),)),
         (0.35, lambda some, contrast, lift: some * contrast + (1 - contrast) * lift, ((0.25, 1), (0, 1))),
+        (0.06, faint, ((0.12, 0.4), (0, 1), (0, 0.12))),
         (0.18, lambda some: 1 - some, ()),
     ]
     for share, step, ranges in steps:

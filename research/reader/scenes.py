@@ -1,5 +1,7 @@
 """What a page can look like: windows on pages, slides, tables, charts, forms and posters, as plain numbers.
 
+`receipts.py` has more of them, and `kinds.py` how often each comes up.
+
 A scene is a list of text runs (a box to fill with words) and painted boxes, for one square window of ``SIZE``
 px. No words and no fonts yet: those are drawn anew every time a scene is used, so a few ten thousand scenes
 give endless pages. Variety here is the strongest lever on how well real pages are read: add a kind of page
@@ -10,18 +12,16 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
 from itertools import pairwise
-
-import numpy as np
-from numpy.typing import NDArray
 
 SIZE = 512
 RUN = ("x", "y", "width", "height", "em", "leading", "align", "group", "kind", "upper", "words")
 BOX = ("x0", "y0", "x1", "y1", "value", "plane")
 PAPER, INK, COVER = 0.0, 1.0, 2.0
-ANY, PROSE, VOCABULARY, RARE, NUMBERS = -1.0, 0.0, 1.0, 2.0, 3.0
+ANY, PROSE, VOCABULARY, RARE, NUMBERS, TILL = -1.0, 0.0, 1.0, 2.0, 3.0, 4.0
 LEFT, MIDDLE, RIGHT = 0.0, 1.0, 2.0
+MACHINE = 3
+"""The group of a run that is set in a monospaced or narrow face; the others have any face."""
 
 
 class Scene:
@@ -348,26 +348,3 @@ def diagram(scene: Scene) -> None:
                 x + 4, y + (h - lines * em * 1.25) / 2, w - 8, lines * em * 1.25, em,
                 leading=1.25, align=MIDDLE, group=rng.randint(0, 2), kind=kind, upper=rng.random() < 0.3,
             )  # fmt: skip
-
-
-KINDS: list[tuple[Callable[[Scene], None], float]] = [
-    (page, 0.30),
-    (table, 0.14),
-    (slide, 0.16),
-    (chart, 0.12),
-    (form, 0.10),
-    (listing, 0.08),
-    (diagram, 0.10),
-]
-
-
-def make_scene(seed: int, plain: bool = False) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(runs, boxes) of one scene, columns as in RUN and BOX; ``plain``: running text, nothing else."""
-    rng = random.Random(seed)
-    scene = Scene(rng)
-    draw = rng.choices([kind for kind, _ in KINDS], [share for _, share in KINDS])[0]
-    (page if plain else draw)(scene)
-    if plain:
-        scene.boxes.clear()
-    runs = np.array(scene.runs, np.float32).reshape(-1, len(RUN))
-    return runs, np.array(scene.boxes, np.float32).reshape(-1, len(BOX))

@@ -14,7 +14,8 @@ from torch import Tensor
 from research.reader import clutter
 from research.reader.degrade import age_planes
 from research.reader.draw import compose, draw_boxes, draw_glyphs
-from research.reader.scenes import SIZE, make_scene
+from research.reader.kinds import make_scene
+from research.reader.scenes import SIZE
 from research.reader.typeset import Labels, Typesetter
 
 Ragged = tuple[Tensor, Tensor]  # rows of all scenes, and where each scene begins (one more than scenes)

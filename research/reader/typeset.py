@@ -7,6 +7,7 @@ ragged.
 
 from __future__ import annotations
 
+import string
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,11 +15,13 @@ import torch
 from torch import Tensor
 
 from research.reader.glyphs import LEVELS, Atlas
-from research.reader.scenes import RUN, SIZE
-from research.reader.words import WordBank, character_classes, upper_codes
+from research.reader.scenes import MACHINE, RUN, SIZE
+from research.reader.words import CODE, WordBank, character_classes, upper_codes
 
 LINES = 64
 WORDS_IN_A_RUN = 600
+NARROW = 0.41
+"""Mean room of a small letter, in em, below which a face is narrow."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,23 @@ class Glyphs:
     bounds: Tensor  # (n, 4) x0, y0, x1, y1
 
 
+def even_width(atlas: Atlas) -> Tensor:
+    """Which faces give every letter the same room, as typewriters and tills do."""
+    thin, wide = atlas.advance[:, CODE["i"]], atlas.advance[:, CODE["m"]]
+    return (thin - wide).abs() < 0.01
+
+
+def machine_weights(atlas: Atlas) -> Tensor:
+    """How often each face stands for a till's or a form's: even and narrow ones far more than others."""
+    letters = [CODE[letter] for letter in string.ascii_lowercase]
+    width = atlas.advance[:, letters].mean(1)
+    even, narrow = even_width(atlas), width < NARROW
+    share = torch.full((atlas.fonts,), 0.02, device=atlas.advance.device)
+    for some, weight in ((even, 1.0), (narrow & ~even, 0.5)):
+        share += some * (weight * atlas.fonts / some.sum().clamp(min=1))
+    return share
+
+
 class Typesetter:
     def __init__(self, bank: WordBank, atlas: Atlas, font_weights: Tensor, device: torch.device) -> None:
         self.device, self.atlas = device, atlas
@@ -69,13 +89,15 @@ class Typesetter:
         self.upper = torch.from_numpy(upper_codes()).to(device)
         self.levels = torch.tensor(LEVELS, dtype=torch.float32, device=device)
         self.font_weights = font_weights.to(device)
+        self.even = even_width(atlas).to(device)
+        self.machine_weights = machine_weights(atlas).to(device)
 
     def _random(self, *shape: int) -> Tensor:
         return torch.rand(*shape, device=self.device)
 
     def _choose_words(self, run: dict[str, Tensor], count: Tensor, owner: Tensor, nth: Tensor) -> Tensor:
         """Running text from a random place of the run's kind, with a few words of other kinds strewn in."""
-        shares = torch.tensor([0.48, 0.12, 0.25, 0.15], device=self.device)
+        shares = torch.tensor([0.40, 0.10, 0.32, 0.16, 0.02], device=self.device)
         kinds = torch.multinomial(shares, len(count), True)
         kind = torch.where(run["kind"] < 0, kinds, run["kind"].long())
         start, end = self.kind_start[kind], self.kind_start[kind + 1]
@@ -97,10 +119,12 @@ class Typesetter:
         nth = torch.arange(len(owner), device=self.device) - first[owner]
         word = self._choose_words(run, count, owner, nth)
 
-        groups = torch.multinomial(self.font_weights, len(forward) * 3, True).view(-1, 3)
-        font = groups[window, run["group"].long()]
+        groups = torch.multinomial(self.font_weights, len(forward) * MACHINE, True).view(-1, MACHINE)
+        machine = torch.multinomial(self.machine_weights, len(forward), True)[:, None]
+        font = torch.cat([groups, machine], 1)[window, run["group"].long()]
         spacing = torch.where(self._random(len(runs)) < 0.12, self._random(len(runs)) * 0.15, 0.0) * em
-        gap = (0.2 + 0.2 * self._random(len(runs))) * em + spacing
+        space = torch.where(self.even[font], self.atlas.advance[font, CODE["n"]], 0.2)
+        gap = (space + 0.2 * self._random(len(runs))) * em + spacing
 
         codes = self.characters[word].long()
         codes = torch.where(run["upper"][owner, None] > 0, self.upper[codes], codes)

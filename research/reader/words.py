@@ -1,8 +1,9 @@
 """The text that synthetic pages are set in.
 
 Every distinct printed word is kept once, with its characters and with where its vocabulary pieces lie in it;
-a stream of word numbers then holds running text, every vocabulary word, rare words, and made-up numbers,
-dates, codes and addresses. Drawing a page is then array look-ups only, which a GPU does in one go.
+a stream of word numbers then holds running text, every vocabulary word, rare words, made-up numbers, dates,
+codes and addresses, and the lines of receipts. Drawing a page is then array look-ups only, which a GPU does
+in one go.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from research.command import main
+from research.reader.coined import figure, misspelt, till_line
 from research.reader.options import WordsOptions
 from vsplade.encode.tokenizer import GOES_ON, Tokenizer, normalise, split_words
 
@@ -34,7 +36,13 @@ BROKEN = 0.03
 """The share of long words of running text that are broken, as at the end of a line."""
 ADDRESSES = 0.15
 """The share of what is made up that is words without spaces between them."""
-KINDS = ("prose", "vocabulary", "rare", "numbers")
+FIGURES = 0.45
+"""The share of what is made up that bills, tickets and labels show: sums, dates, telephone numbers, codes."""
+MISSPELT = 0.25
+"""The share of rare words that are frequent ones with a letter changed."""
+LANGUAGES = ("de", "fr", "es", "it", "nl", "pt", "sv", "id", "ms", "pl", "fi", "tr", "cs", "da", "ro")
+"""Whose words stand for names of people, places and goods."""
+KINDS = ("prose", "vocabulary", "rare", "numbers", "till")
 
 
 def plain(char: str) -> str:
@@ -252,24 +260,42 @@ def prose(paths: Iterable[Path], words_each: int, rng: random.Random) -> list[Se
     return runs
 
 
-def build_words(options: WordsOptions) -> dict[str, Any]:
-    """Make the bank of printed words that pages are set in."""
+def rare_words(count: int, tokenizer: Tokenizer, rng: random.Random) -> list[str]:
+    """Words of which none is a token of the vocabulary: of English, of its neighbours, and changed ones."""
     from wordfreq import top_n_list
 
+    general = top_n_list("en", count)
+    lists = [top_n_list(language, count // 10) for language in LANGUAGES]
+    words = {word for chosen in (general, *lists) for word in chosen}
+    outside = sorted(w for w in words if tokenizer.term(normalise(w)) is None and spell(w, tokenizer))
+    known = [word for word in general[:30_000] if len(word) > 3 and word.isascii() and word.isalpha()]
+    changed = (misspelt(rng.choice(known), rng) for _ in range(int(len(outside) * MISSPELT)))
+    return outside + [word for word in changed if tokenizer.term(word) is None]
+
+
+def build_words(options: WordsOptions) -> dict[str, Any]:
+    """Make the bank of printed words that pages are set in."""
     rng, tokenizer = random.Random(options.seed), Tokenizer.load()
     tokens = [tokenizer.token(term) for term in range(len(tokenizer))]
     whole = [token for token in tokens if GOES_ON not in token]
     every = [dressed(word, rng) for _ in range(options.repeats) for word in rng.sample(whole, len(whole))]
-    general = top_n_list("en", options.rare)
-    rare = [dressed(word, rng) for _ in range(2) for word in rng.sample(general, len(general))]
+    outside = rare_words(options.rare, tokenizer, rng)
+    rare = [dressed(word, rng) for _ in range(2) for word in rng.sample(outside, len(outside))]
+    names = whole + outside
     numbers = [
-        address(general, rng) if rng.random() < ADDRESSES else made_up(rng) for _ in range(options.numbers)
+        address(names, rng)
+        if chance < ADDRESSES
+        else figure(rng)
+        if chance < ADDRESSES + FIGURES
+        else made_up(rng)
+        for chance in (rng.random() for _ in range(options.numbers))
     ]
     sources: dict[str, list[Sequence[str | tuple[str, str]]]] = {
         "prose": [break_words(run, rng) for run in prose(options.text, options.words_each, rng)],
         "vocabulary": [every],
         "rare": [rare],
         "numbers": [numbers],
+        "till": [till_line(outside, rng) for _ in range(options.numbers // 10)],
     }
     bank = build(sources, tokenizer)
     bank.save(options.out)

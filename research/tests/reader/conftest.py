@@ -54,6 +54,7 @@ def bank() -> WordBank:
         "vocabulary": [whole * 20],
         "rare": [RARE * 20],
         "numbers": [CODES * 60],
+        "till": [["TOTAL", "12.50"] * 100],
     }
     return build(sources, Tokenizer.load())
 
@@ -69,7 +70,7 @@ def typesetter(bank: WordBank, atlas: Atlas) -> Typesetter:
 
 @pytest.fixture
 def synthesis(typesetter: Typesetter) -> Synthesis:
-    from research.reader.scenes import make_scene
+    from research.reader.kinds import make_scene
     from research.reader.synthesis import Synthesis
 
     return Synthesis(typesetter, [make_scene(seed) for seed in range(12)])

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="training needs torch: pip install '
 
 from torch import Tensor
 
-from research.reader.degrade import age_planes, blur, degrade, fax, jpeg, resample, swell
+from research.reader.degrade import age_planes, blur, degrade, dots, faint, fax, jpeg, resample, streak, swell
 
 SIZE = 512
 
@@ -107,3 +107,26 @@ def test_paper_ages_in_place_and_within_range() -> None:
     assert 0 <= float(planes[0].min()) <= float(planes[0].max()) <= 1
     assert 0 <= float(planes[2].min()) <= float(planes[2].max()) <= 1
     assert bool((planes[1] == 1).all())
+
+
+def test_streaks_and_dots_take_ink_away_and_leave_paper_alone() -> None:
+    x = torch.zeros(2, SIZE, SIZE)
+    x[:, 100:300, 100:300] = 0.9
+    full = torch.ones(2, 1, 1)
+    torch.manual_seed(0)
+    for worn in (streak(x, full * 0.7, full), dots(x, full * 2.5, full)):
+        assert bool((worn <= x).all())
+        assert bool((worn[x == 0] == 0).all())
+        assert 0.1 < float(worn[x > 0].mean()) < 0.8
+    columns = streak(x, full * 0, full)[0, 100:300, 100:300]
+    assert bool((columns == columns[:1]).all()), "a dead element is silent from top to bottom"
+    assert 0 < float((columns[0] == 0).float().mean()) < 0.15
+    assert torch.equal(dots(x, full * 2.5, full * 0), x)
+
+
+def test_faint_print_keeps_its_order_of_tones() -> None:
+    x = texture(1)
+    one = torch.ones(1, 1, 1)
+    pale = faint(x, one * 0.15, one * 0.5, one * 0)
+    assert float(pale.max() - pale.min()) < 0.15
+    assert bool((pale[x > 0.5].min() > pale[x < 0.5].max()).all())

@@ -12,11 +12,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs torch: pip install 'vsplade[train]'")
 pytest.importorskip("safetensors", reason="checkpoints need safetensors: pip install 'vsplade[train]'")
 
+from research.reader.kinds import make_scene
 from research.reader.options import TrainingConfig, TrainingRun
 from research.reader.realpages import RealPage, read_page
 from research.reader.supply import Batch, GrowingPool, Supply, make_windows
 from research.reader.synthesis import Synthesis
 from research.reader.train import Training, batch_seed, learning_rate, train
+from research.reader.typeset import Typesetter
 from research.reader.words import WordBank
 from vsplade.encode.network import NetworkConfig
 from vsplade.errors import InputError
@@ -122,12 +124,13 @@ def test_weights_alone_start_a_new_schedule(tmp_path: Path, tiny: NetworkConfig)
         fresh.restore(tmp_path / "weights.safetensors", keep_schedule=True)
 
 
-def test_a_short_run_learns(tmp_path: Path, synthesis: Synthesis, tiny: NetworkConfig) -> None:
-    """On one window that comes back again and again, with only its own terms to choose from."""
+def test_a_short_run_learns(tmp_path: Path, typesetter: Typesetter, tiny: NetworkConfig) -> None:
+    """On one plain window that comes back again and again, with only its own terms to choose from."""
     torch.manual_seed(0)
-    batch = make_windows(synthesis, None, 1, 0.0).worn(synthesis.plain)
-    while len(batch.targets.piece_term) < 40:  # a poster has few words of a size to be read
-        batch = make_windows(synthesis, None, 1, 0.0).worn(synthesis.plain)
+    synthesis = Synthesis(typesetter, [make_scene(seed, plain=True) for seed in range(12)], plain=True)
+    batch = make_windows(synthesis, None, 1, 0.0).worn(plain=True)
+    while len(batch.targets.piece_term) < 40:  # some have few words of a size to be read
+        batch = make_windows(synthesis, None, 1, 0.0).worn(plain=True)
     terms, numbers = batch.targets.piece_term.unique(return_inverse=True)
     assert len(terms) > 5
     batch = replace(batch, targets=replace(batch.targets, piece_term=numbers))

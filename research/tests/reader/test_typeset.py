@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ torch = pytest.importorskip("torch", reason="training needs torch: pip install '
 
 
 from research.reader.draw import draw_glyphs
-from research.reader.scenes import KINDS, NUMBERS, PROSE, RARE, RUN, SIZE, Scene, make_scene
+from research.reader.kinds import KINDS, make_scene
+from research.reader.scenes import MACHINE, NUMBERS, PROSE, RARE, RUN, SIZE, Scene
 from research.reader.synthesis import Synthesis, random_affine, take
 from research.reader.typeset import Labels, Typesetter
 from research.reader.words import (
@@ -185,6 +187,40 @@ def test_every_kind_of_page_has_its_labels_on_ink(kind: object, seed: int, types
     draw_glyphs(cover, glyphs, typesetter.atlas.ink)
     assert len(labels.piece_term)
     assert share_on_ink(labels, cover) > 0.99
+
+
+def test_old_kinds_of_pages_keep_two_thirds() -> None:
+    shares = {kind.__name__: share for kind, share in KINDS}
+    new = sum(shares[name] for name in ("receipt", "card", "faint", "display"))
+    assert sum(shares.values()) == pytest.approx(1)
+    assert new == pytest.approx(1 / 3, abs=0.03)
+
+
+def test_a_tills_face_is_even_or_narrow() -> None:
+    from research.reader.glyphs import Atlas
+    from research.reader.typeset import even_width, machine_weights
+
+    advance = torch.full((3, len(CHARSET)), 0.6)  # even, usual, narrow
+    advance[1], advance[1, CODE["i"]] = 0.5, 0.2
+    advance[2], advance[2, CODE["i"]] = 0.35, 0.2
+    nothing = torch.zeros(3, 1, len(CHARSET))
+    atlas = Atlas(torch.zeros(0), nothing, nothing, nothing, advance)
+    assert even_width(atlas).tolist() == [True, False, False]
+    even, usual, narrow = machine_weights(atlas).tolist()
+    assert even > narrow > 10 * usual > 0
+
+
+def test_words_of_an_even_face_are_a_letter_apart(typesetter: Typesetter) -> None:
+    even = typesetter.atlas.advance.clone()
+    even[:] = 0.6
+    typesetter.atlas = replace(typesetter.atlas, advance=even)
+    typesetter.even = torch.tensor([True])
+    torch.manual_seed(3)
+    labels, _ = set_one(typesetter, group=MACHINE, width=420, em=20, words=6)
+    steps = labels.character_xy[:, 0].diff()
+    between_words = steps[steps > 12.5 * 1.2]
+    assert len(between_words) >= 2
+    assert float(between_words.min()) >= 2 * 0.6 * 20 - 1e-3
 
 
 def test_words_do_not_run_into_each_other(typesetter: Typesetter) -> None:
