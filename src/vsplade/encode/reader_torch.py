@@ -20,11 +20,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
 from vsplade.encode.batching import SIDE, PageQueue
@@ -40,13 +41,11 @@ from vsplade.encode.packed import Batch, Packed, padded
 from vsplade.encode.reader import ReaderEncoder, ReaderOptions
 from vsplade.encode.shrink import shrink
 from vsplade.encode.turns import HOST_ONLY, Steps, Turns, finish
+from vsplade.encode.upright import AS_IT_IS, Reading, find_pose, is_askew
 from vsplade.errors import InputError
 from vsplade.pages import grey_levels
 from vsplade.pages.resize import fit_size
 from vsplade.types import Page, SparseVector
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 BATCHES = ((40 << 30, 64), (20 << 30, 32), (0, 8))
 """Bytes of a GPU's memory, at least, and pages at a time: every kernel is started once a batch, so large ones
@@ -186,14 +185,17 @@ class TorchReaderEncoder(ReaderEncoder):
         return (yield from self.vectors(batch))
 
     @torch.inference_mode()
-    def read(self, image: Image.Image) -> Cells:
-        found = finish(self.find(self.send(self.pack([image]))))
+    def _read(self, image: Image.Image) -> Cells:
+        found = finish(self.find(self.send(self.pack([image], turn=False))))
         probability, term = self.name_words(found)
         columns = (found.middle, found.pixel, probability, term.int(), found.em)
         return Cells(*(column.cpu().numpy() for column in columns))
 
-    def pack(self, images: Sequence[Image.Image]) -> Packed:
-        """The grey bytes of the pages, one after the other; torch keeps pinned memory and gives it again."""
+    def pack(self, images: Sequence[Image.Image], turn: bool = True) -> Packed:
+        """The grey bytes of the pages, one after the other; torch keeps pinned memory and gives it again.
+
+        Where pages are not to be turned, nobody looks whether they are askew.
+        """
         pages = [grey_levels(image) for image in images]
         ends = np.cumsum([page.size for page in pages])
         levels = torch.empty(int(ends[-1]), dtype=torch.uint8, pin_memory=self.device.type == "cuda")
@@ -203,11 +205,12 @@ class TorchReaderEncoder(ReaderEncoder):
         spare = next(size for size in (1, 8, self.batch, len(pages)) if size >= len(pages)) - len(pages)
         start = [0, *ends[:-1].tolist()] + [0] * spare
         sizes = [(page.shape[0], page.shape[1]) for page in pages] + [(1, 1)] * spare
-        return Packed(levels, start, sizes, len(pages))
+        return Packed(levels, start, sizes, len(pages), [turn and is_askew(image) for image in images])
 
     def send(self, packed: Packed) -> Batch:
         levels = packed.levels.to(self.device, non_blocking=True)
-        return Batch(levels, on(packed.start, self.device, torch.int32), packed.sizes, packed.pages)
+        start = on(packed.start, self.device, torch.int32)
+        return Batch(levels, start, packed.sizes, packed.pages, packed.askew)
 
     def find(self, batch: Batch) -> Steps[Found]:
         """Every word cell of the pages, over all the sizes they are read at."""
@@ -295,8 +298,35 @@ class TorchReaderEncoder(ReaderEncoder):
         probability, term = (torch.cat(column) for column in zip(*named, strict=True))
         return probability.float() * found.chance[:, None] ** self._config["doubt"], term
 
-    def vectors(self, batch: Batch) -> Steps[list[SparseVector]]:
-        """As ``ReaderEncoder._pool``: the counts of all pages at once, on the device."""
+    @torch.inference_mode()
+    def _read_samples(self, pictures: Sequence[Image.Image]) -> list[Reading]:
+        batch = self.send(self.pack(pictures, turn=False))
+        found, _ = finish(self._look([(batch.picture(SIDE).to(self.kind), batch.sizes)]))
+        probability, _ = self.name_words(found)
+        return _readings(_certainty(found, probability, len(batch.sizes)).cpu().numpy())[: batch.pages]
+
+    def _turned(self, batch: Batch, readings: Sequence[Reading]) -> dict[int, SparseVector]:
+        """The vectors of the pages that had to be turned, by their number.
+
+        There are few, so all of it waits for the device, and pages come back from there.
+        """
+        turned: dict[int, Image.Image] = {}
+        for number, reading in enumerate(readings):
+            if reading.is_doubtful or (reading.has_words and batch.askew[number]):
+                image = Image.fromarray(batch.grey(number).cpu().numpy())
+                pose = find_pose(image, reading, self.reading_edge, self._read_samples)
+                if pose != AS_IT_IS:
+                    turned[number] = pose.turned(image)
+        if not turned:
+            return {}
+        vectors = finish(self.vectors(self.send(self.pack(list(turned.values()), turn=False)), turn=False))
+        return dict(zip(turned, vectors, strict=True))
+
+    def vectors(self, batch: Batch, turn: bool = True) -> Steps[list[SparseVector]]:
+        """As ``ReaderEncoder._pool``: the counts of all pages at once, on the device.
+
+        Where pages are to be turned, those that need it are read again.
+        """
         found = yield from self.find(batch)
         terms = len(self._tokenizer)
         probability, term = self.name_words(found)
@@ -306,9 +336,11 @@ class TorchReaderEncoder(ReaderEncoder):
         kept = counts * self._worth_here > self._point["least"]
         places = rows_of(kept.view(-1), min(kept.numel(), term.numel()))  # room for every term that was read
         pairs = yield from self._pairs(found, probability, term, batch)
-        values, numbers, each, lengths, *columns = yield from fetch(
-            counts.view(-1)[places], (places % terms).int(), kept.sum(1), counts.sum(1), *pairs
+        certainty = _certainty(found, probability, len(batch.sizes))
+        values, numbers, each, lengths, sums, *columns = yield from fetch(
+            counts.view(-1)[places], (places % terms).int(), kept.sum(1), counts.sum(1), certainty, *pairs
         )
+        turned = self._turned(batch, _readings(sums)[: batch.pages]) if turn else {}
         yield HOST_ONLY
         words = [
             self.weigh(page_terms, page_counts, length)
@@ -316,7 +348,8 @@ class TorchReaderEncoder(ReaderEncoder):
                 _by_page(each, numbers.astype(np.uint32), values), lengths.tolist(), strict=True
             )
         ]
-        return self._joined(words, lengths, *columns) if columns else words
+        vectors = self._joined(words, lengths, *columns) if columns else words
+        return [turned.get(number, vector) for number, vector in enumerate(vectors)]
 
     def _pairs(self, found: Found, probability: Tensor, term: Tensor, batch: Batch) -> Steps[list[Tensor]]:
         """The neighbours that are kept: how many on each page, their numbers, expected counts and terms; none
@@ -354,6 +387,17 @@ class TorchReaderEncoder(ReaderEncoder):
                 words, _by_page(each, numbers, counts), lengths.tolist(), strict=True
             )
         ]
+
+
+def _certainty(found: Found, probability: Tensor, pages: int) -> Tensor:
+    """(3, pages) what a ``Reading`` of each page sums up."""
+    best = probability[:, 0]
+    sums = torch.zeros(3, pages, device=best.device)
+    return sums.index_add_(1, found.page, torch.stack([torch.ones_like(best), best, best * best]))
+
+
+def _readings(sums: NDArray[Any]) -> list[Reading]:
+    return [Reading(int(places), chance, squared) for places, chance, squared in sums.T.tolist()]
 
 
 def _by_page(
