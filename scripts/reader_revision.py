@@ -1,8 +1,8 @@
 """Notes what the reader's vectors depend on: ``python scripts/reader_revision.py [--since COMMIT]``.
 
-An index refuses vectors of an encoder with another fingerprint. ``REVISION`` in ``encode/reader.py`` is the part
-of it that stands for the code. ``tests/encode/reader_revision.json`` has a digest of every module that the
-reader imports, directly or not; comments, docstrings and layout do not count. A test fails when one has
+An index refuses vectors of an encoder with another fingerprint. ``REVISION`` in ``encode/reader.py`` is the
+part of it that stands for the code. ``tests/encode/reader_revision.json`` has a digest of every module that
+the reader imports, directly or not; comments, docstrings and layout do not count. A test fails when one has
 changed. Then run this: it reads some drawn pages with the code as it was committed and as it is now. If all
 vectors are the same to the last bit, it only notes the new digests. If not, it raises ``REVISION`` too.
 """

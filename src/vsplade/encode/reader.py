@@ -57,7 +57,7 @@ class ReaderOptions:
     model: str = ""
     """A folder with another model in the same layout."""
     device: str = "cpu"
-    """``cpu`` is onnxruntime; any other device, as ``cuda``, is torch's."""
+    """``cpu`` is onnxruntime; ``cuda``, or any other, is torch's; ``torch`` is a GPU where there is one."""
 
     def __post_init__(self) -> None:
         if self.threads < 0:
@@ -94,6 +94,8 @@ class ReaderVocabulary:
 
 class ReaderEncoder:
     reads_grey = True
+    engine = "onnxruntime"
+    """Pages are read by. Torch makes other vectors: it reads them whole and does not round to 8 bits."""
 
     def __init__(self, options: ReaderOptions) -> None:
         self.options = options
@@ -120,6 +122,8 @@ class ReaderEncoder:
             parts.append(f"longest_edge={self.options.longest_edge}")
         if self.options.model:
             parts.append(f"model={self.options.model}")
+        if self.engine != "onnxruntime":
+            parts.append(f"device={self.engine}")
         return "reader" + (":" + ",".join(parts) if parts else "")
 
     @cached_property
@@ -130,7 +134,7 @@ class ReaderEncoder:
         starts sooner without reading them.
         """
         digest = hashlib.blake2b(digest_size=8)
-        settings = [REVISION, self._config, self.options.point, self.reading_edge]
+        settings = [REVISION, self.engine, self._config, self.options.point, self.reading_edge]
         digest.update(json.dumps(settings, sort_keys=True).encode())
         for name in sorted({*_FILES} - {*_HEAVY, "reader.json"}):
             digest.update((self._folder / name).read_bytes())

@@ -8,8 +8,8 @@ What costs here is the number of calls and of waits, more than the arithmetic. S
 numbers five times a batch (a sixth time where there is tiny type), never by ``nonzero`` or a mask.
 
 Activations are not rounded to 8 bits here and blank paper is read too, so vectors differ from onnxruntime's
-by a little (docs/model-card.md says how much); the fingerprint is the same, and an index may be filled by
-both.
+(docs/model-card.md says how much). The fingerprint differs too: an index holds vectors of the one or of the
+other. ``reader_later`` finds the words of a query for it without torch.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,13 +28,13 @@ from torch import Tensor
 
 from vsplade.encode.batching import SIDE, PageQueue
 from vsplade.encode.cells import LEAST_READ, Cells
+from vsplade.encode.found_torch import Found, best_terms, load_network
 from vsplade.encode.fused import can_fuse, fuse
 from vsplade.encode.ink import BLOCK
 from vsplade.encode.neighbours import CANDIDATES, PAIRS
 from vsplade.encode.neighbours_torch import NeighboursOnDevice, Standing
-from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features, fold_norms
-from vsplade.encode.on_device import fetch, kernels, on, rows_of
-from vsplade.encode.onnx_weights import unpacked
+from vsplade.encode.network import CELL, cell_features
+from vsplade.encode.on_device import fetch, on, rows_of
 from vsplade.encode.packed import Batch, Packed, padded
 from vsplade.encode.reader import ReaderEncoder, ReaderOptions
 from vsplade.encode.shrink import shrink
@@ -58,72 +56,21 @@ to batch, and cuDNN would prepare for each."""
 PACKERS = 2
 """Threads that put the bytes of pages into pinned memory."""
 HEAD_CELLS = 8192
-GROUPS = 512
-"""Terms of which only the best is looked at first: the best few of all are among the best few groups."""
 
 
-def load_network(folder: Path, config: dict[str, Any]) -> Reader:
-    """The network with its norms folded, strictly: every weight must be there."""
-    reader: Reader = Reader(NetworkConfig(**config["network"])).eval()
-    fold_norms(reader)
-    found = {
-        name: torch.from_numpy(w)
-        for part in ("trunk", "head")
-        for name, w in unpacked(folder / f"{part}.onnx").items()
-    }
-    wanted = {name for name in reader.state_dict() if not name.startswith("characters.")}
-    if wanted != found.keys():
-        odd = sorted(wanted ^ found.keys())
-        raise InputError(f"{folder} does not fit the network; missing or unexpected: {', '.join(odd[:5])}.")
-    reader.load_state_dict(found, strict=False)
-    return reader
-
-
-def best_terms(logits: Tensor, best: int) -> tuple[Tensor, Tensor]:
-    """Probabilities and terms of the ``best`` likeliest of each row: an exact top-k that sorts little."""
-    if logits.is_cuda and kernels() is not None and kernels().fits(logits.shape[1], best):
-        return kernels().best_terms(logits, best)
-    chance = torch.softmax(logits, 1)
-    rows, terms = chance.shape
-    if terms % GROUPS:
-        return tuple(chance.topk(best, 1))
-    members = chance.view(rows, terms // GROUPS, GROUPS)  # a group is a column
-    chosen = members.amax(1).topk(best, 1).indices
-    near = members.gather(2, chosen[:, None, :].expand(-1, terms // GROUPS, -1)).flatten(1)
-    values, place = near.topk(best, 1)
-    return values, place // best * GROUPS + chosen.gather(1, place % best)
-
-
-@dataclass
-class Found:
-    """Cells that hold the middle of a word piece, on the device."""
-
-    page: Tensor
-    middle: Tensor
-    """(n, 2) x, y in fractions of the page."""
-    pixel: Tensor
-    """(n, 2) one pixel of the copy it was read on."""
-    chance: Tensor
-    looked: Tensor
-    """What the head sees there."""
-    em: Tensor
-    copy: Tensor
-    """The number of the copy: 0 is the page itself."""
-
-    def only(self, rows: Tensor) -> Found:
-        return Found(*(getattr(self, field.name).index_select(0, rows) for field in fields(self)))
-
-    @staticmethod
-    def join(parts: Sequence[Found]) -> Found:
-        return Found(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Found)))
+def _best_device() -> str:
+    """Not plain ``cpu``, which is onnxruntime's."""
+    return "cuda" if torch.cuda.is_available() else "cpu:0"
 
 
 class TorchReaderEncoder(ReaderEncoder):
     on_gpu = True
+    engine = "torch"
 
     def __init__(self, options: ReaderOptions) -> None:
         super().__init__(options)
-        self.device = torch.device(options.device)
+        self.check_weights()
+        self.device = torch.device(_best_device() if options.device == "torch" else options.device)
         cuda = self.device.type == "cuda"
         if cuda and not torch.cuda.is_available():
             raise InputError("There is no GPU that torch can use; leave the reader's option 'device' out.")

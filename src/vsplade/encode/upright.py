@@ -1,10 +1,10 @@
 """Pages that were scanned on their side, upside down or askew: noticed, and turned before they are read.
 
 An upright page pays next to nothing: it is read as it is, and the reading itself tells. Only where words are
-read with little certainty, two small samples of the page are read in all four directions, straightened where
-the lines are askew. The page is read again in the direction that is read most surely, if that is clearly
-better than as it is. Pictures, drawings and pages in scripts that the reader does not know are read badly in
-every direction, so they stay as they are.
+read with little certainty, a part of the page is read in all four directions, straightened where the lines
+are askew. The page is read again in the direction that is read most surely, if that is clearly better than as
+it is. Pictures, drawings and pages in scripts that the reader does not know are read badly in every
+direction, so they stay as they are.
 
 By some degrees askew, a page is still read surely while it loses words. So the direction of its lines is
 measured too, on a few thousand edges of letters.
@@ -39,16 +39,17 @@ STRAIGHTER = 1.03
 """The same for a turn by some degrees, which changes less."""
 LEAST_SURE = 1.0
 """Words (each counts by how surely it is read) that a sample must show in the direction that is chosen."""
-SAMPLE = 352
-"""Pixels a side of a part of the page with much ink; the other sample is all of the page, small."""
+SAMPLE = 288
+"""Pixels a side of the part of the page, with much ink, that is read in every direction."""
 SMALL = 0.4
-"""Of the page: brings large type within reach."""
+"""Of the page: a small copy brings large type within reach. It is read too, unless the page is read best as
+it is."""
 FARTHEST = 16
 """Degrees that lines may be askew."""
 TOLERATED = 4.0
 """Degrees askew that are read as they are: at 5 the reader finds as many words as at 2."""
 STEP, FINE_STEP = 1.0, 0.25
-MOST_EDGES = 5_000
+MOST_EDGES = 3_000
 """Edges that the direction of the lines is measured by: as good as all, and soon done."""
 FEWEST_EDGES = 100
 LINES_EDGE = 512
@@ -158,33 +159,36 @@ def find_pose(image: Image.Image, as_it_is: Reading, edge: int, read: ReadAll) -
 
     page = fit(image.convert("L"), edge, enlarge=True)
     if as_it_is.is_doubtful:
-        skew = -line_skew(image, "across", "down")
+        skew = 0.0 - line_skew(image, "across", "down")
         turns = [Pose(quarters, skew) for quarters in range(4) if quarters or skew]
     else:
         turns = [Pose(0, -line_skew(image, "across"))]
-    before, *after = _read_samples(page, [AS_IT_IS, *turns], read)
+    poses = [AS_IT_IS, *turns]
+    found = read(_parts(page, poses))
+    if found[0].squared < max(LEAST_SURE, *(one.squared for one in found[1:])):
+        small = fit(page, round(max(page.size) * SMALL))
+        found = [one.and_(two) for one, two in zip(found, read(_turned(small, poses)), strict=True)]
+    before, *after = found
     best, pose = max(zip(after, turns, strict=True), key=lambda pair: pair[0].squared)
     gained = best.certainty >= (BETTER if pose.quarters else STRAIGHTER) * before.certainty
     return pose if gained and best.squared >= max(LEAST_SURE, before.squared) else AS_IT_IS
 
 
-def _read_samples(page: Image.Image, poses: Sequence[Pose], read: ReadAll) -> list[Reading]:
-    """The same two samples of the page in every pose."""
-    from vsplade.pages import fit
+def _turned(picture: Image.Image, poses: Sequence[Pose]) -> list[Image.Image]:
+    return [pose.turned(picture) for pose in poses]
 
+
+def _parts(page: Image.Image, poses: Sequence[Pose]) -> list[Image.Image]:
+    """A part of the page with much ink, in every pose."""
     left, top = _much_ink(page)
     around = SAMPLE // 4  # for the corners that a turn by some degrees brings in
     box = (left - around, top - around, left + SAMPLE + around, top + SAMPLE + around)
     part = page.crop((max(0, box[0]), max(0, box[1]), min(page.width, box[2]), min(page.height, box[3])))
-    small = fit(page, round(max(page.size) * SMALL))
-    pictures = []
-    for pose in poses:
-        turned = pose.turned(part)
+    parts = []
+    for turned in _turned(part, poses):
         across, down = (max(0, (side - SAMPLE) // 2) for side in turned.size)
-        pictures += [turned.crop((across, down, turned.width - across, turned.height - down))]
-        pictures += [pose.turned(small)]
-    readings = read(pictures)
-    return [one.and_(two) for one, two in zip(readings[::2], readings[1::2], strict=True)]
+        parts.append(turned.crop((across, down, turned.width - across, turned.height - down)))
+    return parts
 
 
 def _much_ink(page: Image.Image) -> tuple[int, int]:
