@@ -41,9 +41,10 @@ LEAST_SURE = 1.0
 """Words (each counts by how surely it is read) that a sample must show in the direction that is chosen."""
 SAMPLE = 288
 """Pixels a side of the part of the page, with much ink, that is read in every direction."""
+CLEARLY = 1.5
+"""Times as many words as in any other direction: then a part that is read as it is settles the matter."""
 SMALL = 0.4
-"""Of the page: a small copy brings large type within reach. It is read too, unless the page is read best as
-it is."""
+"""Of the page: a small copy brings large type within reach. It is read too where the part settles nothing."""
 FARTHEST = 16
 """Degrees that lines may be askew."""
 TOLERATED = 4.0
@@ -160,12 +161,13 @@ def find_pose(image: Image.Image, as_it_is: Reading, edge: int, read: ReadAll) -
     page = fit(image.convert("L"), edge, enlarge=True)
     if as_it_is.is_doubtful:
         skew = 0.0 - line_skew(image, "across", "down")
-        turns = [Pose(quarters, skew) for quarters in range(4) if quarters or skew]
+        turns = [Pose(quarters) for quarters in (1, 2, 3)]
+        turns += [Pose(quarters, skew) for quarters in range(4) if skew]
     else:
         turns = [Pose(0, -line_skew(image, "across"))]
     poses = [AS_IT_IS, *turns]
     found = read(_parts(page, poses))
-    if found[0].squared < max(LEAST_SURE, *(one.squared for one in found[1:])):
+    if found[0].squared < max(LEAST_SURE, CLEARLY * max(one.squared for one in found[1:])):
         small = fit(page, round(max(page.size) * SMALL))
         found = [one.and_(two) for one, two in zip(found, read(_turned(small, poses)), strict=True)]
     before, *after = found
