@@ -33,17 +33,19 @@ DOUBTFUL = 0.48
 surely upright, and 3 of 630 so when turned."""
 BETTER = 1.15
 """Times as sure as it is read without: so much a page must gain by a turn."""
+ENOUGH = 0.35
+"""So surely it must be read then: what is read badly in every direction is no page of words."""
 FEWEST = 5
 """Places of words, at least: where next to nothing stands, there is nothing to turn."""
 STRAIGHTER = 1.03
 """The same for a turn by some degrees, which changes less."""
 LEAST_SURE = 1.0
 """Words (each counts by how surely it is read) that a sample must show in the direction that is chosen."""
-SAMPLE = 288
+SAMPLE = 256
 """Pixels a side of the part of the page, with much ink, that is read in every direction."""
-CLEARLY = 1.5
-"""Times as many words as in any other direction: then a part that is read as it is settles the matter."""
-SMALL = 0.4
+SETTLES, CLEARLY = 0.3, 1.5
+"""Words, and times as many as in any other direction: then a part that is read as it is settles it."""
+SMALL = 0.25
 """Of the page: a small copy brings large type within reach. It is read too where the part settles nothing."""
 FARTHEST = 16
 """Degrees that lines may be askew."""
@@ -167,12 +169,12 @@ def find_pose(image: Image.Image, as_it_is: Reading, edge: int, read: ReadAll) -
         turns = [Pose(0, -line_skew(image, "across"))]
     poses = [AS_IT_IS, *turns]
     found = read(_parts(page, poses))
-    if found[0].squared < max(LEAST_SURE, CLEARLY * max(one.squared for one in found[1:])):
+    if found[0].squared < max(SETTLES, CLEARLY * max(one.squared for one in found[1:])):
         small = fit(page, round(max(page.size) * SMALL))
         found = [one.and_(two) for one, two in zip(found, read(_turned(small, poses)), strict=True)]
     before, *after = found
     best, pose = max(zip(after, turns, strict=True), key=lambda pair: pair[0].squared)
-    gained = best.certainty >= (BETTER if pose.quarters else STRAIGHTER) * before.certainty
+    gained = best.certainty >= max(ENOUGH, (BETTER if pose.quarters else STRAIGHTER) * before.certainty)
     return pose if gained and best.squared >= max(LEAST_SURE, before.squared) else AS_IT_IS
 
 
@@ -233,18 +235,26 @@ def _steepest(x: NDArray[np.float32], y: NDArray[np.float32]) -> tuple[float, fl
     if len(x) < FEWEST_EDGES:
         return 0.0, 0.0
 
-    def steepness(angle: float) -> float:
-        turn = math.radians(angle)
-        height = y * np.float32(math.cos(turn)) + x * np.float32(math.sin(turn))
-        profile = np.bincount((height - height.min()).astype(np.int32))
-        return float((np.diff(profile) ** 2).sum())
-
     angles = np.arange(-FARTHEST, FARTHEST + STEP, STEP)
-    coarse = np.array([steepness(angle) for angle in angles])
+    coarse = _steepness(x, y, angles)
     best = float(angles[int(coarse.argmax())])
-    clear = coarse.max() / max(1.0, float(np.median(coarse)))
+    clear = float(coarse.max() / max(1.0, float(np.median(coarse))))
     straight = coarse[np.abs(angles) <= TOLERATED].max()
     if abs(best) <= TOLERATED or coarse.max() < STEEPER * straight:
         return clear, 0.0
     near = np.arange(best - STEP, best + STEP + FINE_STEP, FINE_STEP)
-    return clear, float(near[int(np.argmax([steepness(angle) for angle in near]))])
+    return clear, float(near[int(_steepness(x, y, near).argmax())])
+
+
+def _steepness(
+    x: NDArray[np.float32], y: NDArray[np.float32], angles: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """How steep the profile is at each angle; all at once, because this is done for every page."""
+    turn = np.radians(angles).astype(np.float32)[:, None]
+    height = np.cos(turn) * y + np.sin(turn) * x
+    row = (height - height.min(axis=1, keepdims=True)).astype(np.int64)
+    rows, many = int(row.max()) + 2, len(angles)
+    row += np.arange(many)[:, None] * rows
+    profiles = np.bincount(row.ravel(), minlength=many * rows).reshape(many, rows)
+    steep: NDArray[np.int64] = (np.diff(profiles, axis=1) ** 2).sum(axis=1)
+    return steep
