@@ -37,6 +37,8 @@ ENOUGH = 0.35
 """So surely it must be read then: what is read badly in every direction is no page of words."""
 FEWEST = 5
 """Places of words, at least: where next to nothing stands, there is nothing to turn."""
+MORE = 3.0
+"""Or so many times as many words."""
 STRAIGHTER = 1.03
 """The same for a turn by some degrees, which changes less."""
 LEAST_SURE = 1.0
@@ -45,8 +47,9 @@ SAMPLE = 256
 """Pixels a side of the part of the page, with much ink, that is read in every direction."""
 SETTLES, CLEARLY = 0.3, 1.5
 """Words, and times as many as in any other direction: then a part that is read as it is settles it."""
-SMALL = 0.25
-"""Of the page: a small copy brings large type within reach. It is read too where the part settles nothing."""
+SCALES = (0.25, 0.4)
+"""Of the page: a small copy brings large type within reach. It is read too where the part settles nothing,
+and a larger one where nothing was read on both: a photograph has much ink, and words stand beside it."""
 FARTHEST = 16
 """Degrees that lines may be askew."""
 TOLERATED = 4.0
@@ -169,13 +172,25 @@ def find_pose(image: Image.Image, as_it_is: Reading, edge: int, read: ReadAll) -
         turns = [Pose(0, -line_skew(image, "across"))]
     poses = [AS_IT_IS, *turns]
     found = read(_parts(page, poses))
-    if found[0].squared < max(SETTLES, CLEARLY * max(one.squared for one in found[1:])):
-        small = fit(page, round(max(page.size) * SMALL))
-        found = [one.and_(two) for one, two in zip(found, read(_turned(small, poses)), strict=True)]
+    for scale, settled in zip(SCALES, (_is_settled, _is_legible), strict=True):
+        if not settled(found):
+            copy = fit(page, round(max(page.size) * scale))
+            found = [one.and_(two) for one, two in zip(found, read(_turned(copy, poses)), strict=True)]
     before, *after = found
     best, pose = max(zip(after, turns, strict=True), key=lambda pair: pair[0].squared)
-    gained = best.certainty >= max(ENOUGH, (BETTER if pose.quarters else STRAIGHTER) * before.certainty)
-    return pose if gained and best.squared >= max(LEAST_SURE, before.squared) else AS_IT_IS
+    surer = best.certainty >= (BETTER if pose.quarters else STRAIGHTER) * before.certainty
+    gained = (surer and best.squared >= before.squared) or best.squared >= MORE * before.squared
+    return pose if gained and best.certainty >= ENOUGH and best.squared >= LEAST_SURE else AS_IT_IS
+
+
+def _is_settled(found: Sequence[Reading]) -> bool:
+    """Whether the page is read best as it is, beyond doubt."""
+    return found[0].squared >= max(SETTLES, CLEARLY * max(one.squared for one in found[1:]))
+
+
+def _is_legible(found: Sequence[Reading]) -> bool:
+    """Whether anything was read, in some direction."""
+    return max(one.squared for one in found) >= LEAST_SURE
 
 
 def _turned(picture: Image.Image, poses: Sequence[Pose]) -> list[Image.Image]:
