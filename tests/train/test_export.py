@@ -15,8 +15,8 @@ pytest.importorskip("safetensors", reason="checkpoints need safetensors: pip ins
 onnxruntime = pytest.importorskip("onnxruntime")
 
 from vsplade.encode.cells import fold
-from vsplade.encode.network import NetworkConfig, Reader
 from vsplade.encode.found_torch import load_network
+from vsplade.encode.network import NetworkConfig, Reader
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.train import checkpoint

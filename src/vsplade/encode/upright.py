@@ -47,9 +47,8 @@ SAMPLE = 256
 """Pixels a side of the part of the page, with much ink, that is read in every direction."""
 SETTLES, CLEARLY = 0.3, 1.5
 """Words, and times as many as in any other direction: then a part that is read as it is settles it."""
-SCALES = (0.25, 0.4)
-"""Of the page: a small copy brings large type within reach. It is read too where the part settles nothing,
-and a larger one where nothing was read on both: a photograph has much ink, and words stand beside it."""
+SMALL = 0.25
+"""Of the page: a small copy brings large type within reach. It is read too where the part settles nothing."""
 FARTHEST = 16
 """Degrees that lines may be askew."""
 TOLERATED = 4.0
@@ -172,10 +171,9 @@ def find_pose(image: Image.Image, as_it_is: Reading, edge: int, read: ReadAll) -
         turns = [Pose(0, -line_skew(image, "across"))]
     poses = [AS_IT_IS, *turns]
     found = read(_parts(page, poses))
-    for scale, settled in zip(SCALES, (_is_settled, _is_legible), strict=True):
-        if not settled(found):
-            copy = fit(page, round(max(page.size) * scale))
-            found = [one.and_(two) for one, two in zip(found, read(_turned(copy, poses)), strict=True)]
+    if not _is_settled(found):
+        small = fit(page, round(max(page.size) * SMALL))
+        found = [one.and_(two) for one, two in zip(found, read(_turned(small, poses)), strict=True)]
     before, *after = found
     best, pose = max(zip(after, turns, strict=True), key=lambda pair: pair[0].squared)
     surer = best.certainty >= (BETTER if pose.quarters else STRAIGHTER) * before.certainty
@@ -186,11 +184,6 @@ def find_pose(image: Image.Image, as_it_is: Reading, edge: int, read: ReadAll) -
 def _is_settled(found: Sequence[Reading]) -> bool:
     """Whether the page is read best as it is, beyond doubt."""
     return found[0].squared >= max(SETTLES, CLEARLY * max(one.squared for one in found[1:]))
-
-
-def _is_legible(found: Sequence[Reading]) -> bool:
-    """Whether anything was read, in some direction."""
-    return max(one.squared for one in found) >= LEAST_SURE
 
 
 def _turned(picture: Image.Image, poses: Sequence[Pose]) -> list[Image.Image]:
