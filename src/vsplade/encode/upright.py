@@ -33,7 +33,7 @@ DOUBTFUL = 0.48
 surely upright, and 3 of 630 so when turned."""
 BETTER = 1.15
 """Times as sure as it is read without: so much a page must gain by a turn."""
-ENOUGH = 0.35
+ENOUGH = 0.2
 """So surely it must be read then: what is read badly in every direction is no page of words."""
 FEWEST = 5
 """Places of words, at least: where next to nothing stands, there is nothing to turn."""
