@@ -147,7 +147,7 @@ def gather(options: AblationOptions, device: torch.device, say: Callable[[str], 
 def load_backbone(path: Path | None, device: torch.device) -> Reader:
     """Trunk and head of a reader; what only its own training needs is left out of a checkpoint."""
     if path is None or path.is_dir():
-        from vsplade.encode.reader_torch import load_network
+        from vsplade.encode.found_torch import load_network
 
         folder = path or READER_MODEL.parent
         return load_network(folder, json.loads((folder / "reader.json").read_text("utf-8"))).to(device)

@@ -17,8 +17,8 @@ onnxruntime = pytest.importorskip("onnxruntime")
 from research.reader.export import OPSET, best_terms, export, fold_norms
 from research.reader.options import ExportOptions
 from vsplade.encode.cells import fold
+from vsplade.encode.found_torch import load_network
 from vsplade.encode.network import NetworkConfig, Reader
-from vsplade.encode.reader_torch import load_network
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.train import checkpoint

@@ -84,6 +84,10 @@ def _make_reader(options: Mapping[str, object]) -> Encoder:
     chosen = make_options(ReaderOptions, options, "encoder 'reader'")
     if chosen.device == "cpu":
         return ReaderEncoder(chosen)
+    if chosen.device == "torch":
+        from vsplade.encode.reader_later import LaterTorchReader
+
+        return LaterTorchReader(chosen)
     try:
         from vsplade.encode.reader_torch import TorchReaderEncoder
     except ModuleNotFoundError as error:

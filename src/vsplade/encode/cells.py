@@ -33,8 +33,6 @@ SURE = 0.3
 """Words with at least this chance of standing on the page are not looked for on a copy that is too small."""
 AROUND = 2.5
 """Ems around the middle of a word piece, each way, that are taken for it."""
-SETTINGS = (*ink.SETTINGS, LEAST_READ, SURE, AROUND)
-"""All that changes what is read, beside the model's own settings."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +112,10 @@ class CellReader:
             large = self.find_words(copy, self._known(words, em, copy.size))
             copies.append(large.only(self.type_sizes(large) >= self._config["large"]))
         return self.name(copies)
+
+    def read_as_it_is(self, picture: Image.Image) -> Cells:
+        """A grey picture at its own size, without copies: enough to tell how surely it is read."""
+        return self.name([self.find_words(picture)])
 
     def _known(self, words: Words, em: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.bool_]:
         """Cells of a copy of this size where words stand that were read on the page and are too small now."""
