@@ -80,6 +80,14 @@ class SparseVector:
 
 
 @dataclass(frozen=True, slots=True)
+class PageVector(SparseVector):
+    """The vector of a page from an encoder that can tell whether it could read the page at all."""
+
+    legible: bool = True
+    """False: there are words, but in a script that the encoder does not know."""
+
+
+@dataclass(frozen=True, slots=True)
 class Box:
     """A place on a page, in fractions of its width and height: (left, top, right, bottom)."""
 
@@ -171,6 +179,16 @@ class TableEncoder(Encoder, Protocol):
 
         0 where ``encode_query`` never asks for the term.
         """
+        ...
+
+
+@runtime_checkable
+class WeighingEncoder(Encoder, Protocol):
+    """An encoder that can say beforehand what each term weighs in a query."""
+
+    @property
+    def query_weights(self) -> NDArray[np.float32]:
+        """For each term of the vocabulary: its weight in a query that asks for it."""
         ...
 
 

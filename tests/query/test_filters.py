@@ -90,3 +90,32 @@ def test_true_is_not_one_also_in_the_cache(tmp_path: Path, engine: str) -> None:
         assert [hit.id for hit in index.search(vector, filter={"n": given})] == [wanted]
     assert Filter.of({"n": 1}) != Filter.of({"n": True})
     assert Filter.of({"n": 1}) == Filter.of({"n": 1})
+
+
+@pytest.mark.parametrize(
+    ("typed", "yes", "no"),
+    [
+        ("path=docs/a.pdf", ["docs/a.pdf"], ["docs/b.pdf", "a.pdf"]),
+        ("path={here}/docs/a.pdf", ["docs/a.pdf"], ["docs/b.pdf"]),
+        ("path=./docs/../docs/a.pdf", ["docs/a.pdf"], ["docs/b.pdf"]),
+        ("path=docs/a.pdf,docs/b.pdf", ["docs/a.pdf", "docs/b.pdf"], ["docs/c.pdf"]),
+        ("path=docs/a, b..c.pdf", ["docs/a, b..c.pdf"], ["docs/b"]),
+        ("path!=docs/a.pdf", ["docs/b.pdf"], ["docs/a.pdf"]),
+        ("path^=docs/", ["docs/a.pdf"], ["docs2/a.pdf"]),
+        ("path^=docs", ["docs/a.pdf", "docs2/a.pdf"], ["other/docs"]),
+        ("path^={here}/docs/", ["docs/a.pdf"], ["docs2/a.pdf"]),
+    ],
+)
+def test_paths_are_taken_as_results_print_them(
+    typed: str, yes: list[str], no: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index holds absolute paths; a result shows those below the current folder without it."""
+    monkeypatch.chdir(tmp_path)
+    given = typed.format(here=tmp_path)
+    assert all(passes(given, {"path": str(tmp_path / name)}) for name in yes)
+    assert not any(passes(given, {"path": str(tmp_path / name)}) for name in no)
+
+
+def test_paths_that_are_stored_relative_still_match() -> None:
+    assert passes("path=docs/a.pdf", {"path": "docs/a.pdf"})
+    assert passes("path^=docs/", {"path": "docs/a.pdf"})

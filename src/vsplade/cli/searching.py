@@ -16,7 +16,9 @@ from vsplade.cli.common import (
     note,
     print_json,
     printable,
+    say,
     short_path,
+    style,
 )
 from vsplade.errors import InputError
 
@@ -128,9 +130,9 @@ def search(
         return
     asked = set(index.encode_query(query).terms.tolist())
     for rank, hit in enumerate(hits, 1):
-        click.echo(describe(rank, hit, query, asked, index.encoder.vocabulary))
+        say(describe(rank, hit, query, asked, index.encoder.vocabulary))
         if explain:
-            click.echo(explanation(hit.explain()))
+            say(explanation(hit.explain()))
     if not hits:
         note(why_nothing(index, query, filters))
 
@@ -138,9 +140,10 @@ def search(
 def why_nothing(index: Index, query: str, filters: tuple[str, ...]) -> str:
     """What to do about a search without results."""
     if not index.pages:
-        return f"The index holds no pages yet. Add some: vsplade index PATH --index {index.folder}"
+        folder = printable(str(index.folder))
+        return f"The index holds no pages yet. Add some: vsplade index PATH --index {folder}"
     if filters and next(index.ids(filters), None) is None:
-        keys = ", ".join(index.metadata_keys())
+        keys = printable(", ".join(index.metadata_keys()))
         return f"No page passes --filter, whatever the words. Pages can be filtered by: {keys}."
     if not len(index.encode_query(query)):
         if any(character.isalnum() for character in query):
@@ -216,9 +219,9 @@ def hit_json(hit: Hit) -> dict[str, object]:
 def describe(rank: int, hit: Hit, query: str, asked: Set[int], vocabulary: Vocabulary) -> str:
     """A result on two lines: where it is, and which of the query's words it holds."""
     place = short_path(str(hit.metadata.get("path", hit.doc_id)))
-    head = f"{rank:>3}. {click.style(place, bold=True)}, page {hit.page_num}"
+    head = f"{rank:>3}. {style(place, bold=True)}, page {hit.page_num}"
     words = highlight(query, asked, hit.explain(), vocabulary)
-    return f"{head}  {click.style(f'{hit.score:.3f}', fg='cyan')}\n     {words}"
+    return f"{head}  {style(f'{hit.score:.3f}', fg='cyan')}\n     {words}"
 
 
 def highlight(query: str, asked: Set[int], matches: Sequence[TermMatch], vocabulary: Vocabulary) -> str:
@@ -243,16 +246,16 @@ def highlight(query: str, asked: Set[int], matches: Sequence[TermMatch], vocabul
         pieces = set(words.encode(typed)) if isinstance(words, Tokenizer | ReaderVocabulary) else set()
         found = [left.pop(term).product for term in pieces if term in left]
         if found:
-            shown.append(f"{click.style(word, bold=True, fg='green')} {sum(found):.2f}")
+            shown.append(f"{style(word, bold=True, fg='green')} {sum(found):.2f}")
         elif pieces & in_text:
-            shown.append(f"{click.style(word, bold=True, fg='green')} (text layer)")
+            shown.append(f"{style(word, bold=True, fg='green')} (text layer)")
         elif pieces & on_page:
-            shown.append(click.style(word, bold=True, fg="green"))
+            shown.append(style(word, bold=True, fg="green"))
         elif pieces and not pieces & asked:
-            shown.append(click.style(word, dim=True))
+            shown.append(style(word, dim=True))
         elif pieces:
-            shown.append(click.style(f"[{word}]", dim=True))
-    related = [f"{match.token} {match.product:.2f}" for match in left.values()]
+            shown.append(style(f"[{word}]", dim=True))
+    related = [f"{printable(match.token)} {match.product:.2f}" for match in left.values()]
     return "  ".join([*shown, *(["also:"] if shown and related else []), *related])
 
 
@@ -263,7 +266,7 @@ def explanation(matches: Sequence[TermMatch]) -> str:
     for match in matches:
         bar = "█" * max(1, round(BAR * match.product / longest))
         arithmetic = f"{match.query_weight:.3f} × {match.page_weight:.3f} = {match.product:.3f}"
-        lines.append(f"     {match.token:<20} {arithmetic}  {bar}")
+        lines.append(f"     {printable(match.token):<20} {arithmetic}  {bar}")
     return "\n".join(lines)
 
 

@@ -22,6 +22,7 @@ from vsplade.cli.common import (
     note,
     print_json,
     printable,
+    say,
     workers_option,
 )
 from vsplade.errors import InputError
@@ -83,13 +84,13 @@ def encode(
     export_vectors(source, chosen.vocabulary, output, form, scale)
     for problem in source.problems:
         place = f", page {problem.page}" if problem.page else ""
-        note(f"Failed: {printable(problem.path)}{place}: {problem.reason}")
+        note(f"Failed: {printable(problem.path)}{place}: {printable(problem.reason)}")
     if as_json:
         failures = [asdict(problem) for problem in source.problems]
         facts = {"pages": source.pages, "output": str(output), "format": form, "encoder": chosen.name}
         print_json({**facts, "failed": len(failures), "failures": failures})
     else:
-        click.echo(f"Wrote {count(source.pages, 'vector')} to {output}.")
+        say(f"Wrote {count(source.pages, 'vector')} to {printable(str(output))}.")
     return SOME_FAILED if source.problems else 0
 
 
@@ -147,7 +148,7 @@ def export(index_dir: Path, output: Path, form: str, scale: float, as_json: bool
     if as_json:
         print_json({"pages": pages, "output": str(output), "format": form})
     else:
-        click.echo(f"Wrote {count(pages, 'vector')} to {output}.")
+        say(f"Wrote {count(pages, 'vector')} to {printable(str(output))}.")
 
 
 @click.command("import")
@@ -178,7 +179,7 @@ def import_command(
     if as_json:
         print_json({"pages": pages, "index": str(index_dir)})
     else:
-        click.echo(f"Added {count(pages, 'vector')} to {index_dir}.")
+        say(f"Added {count(pages, 'vector')} to {printable(str(index_dir))}.")
 
 
 COMMANDS: tuple[click.Command, ...] = (encode, export, import_command)

@@ -84,10 +84,14 @@ def _make_reader(options: Mapping[str, object]) -> Encoder:
     chosen = make_options(ReaderOptions, options, "encoder 'reader'")
     if chosen.device == "cpu":
         return ReaderEncoder(chosen)
+    if chosen.device == "torch":
+        from vsplade.encode.reader_later import LaterTorchReader
+
+        return LaterTorchReader(chosen)
     try:
         from vsplade.encode.reader_torch import TorchReaderEncoder
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"The reader on device {chosen.device!r}", "train") from error
+        raise MissingExtraError(f"The reader on device {chosen.device!r}", "gpu") from error
     return TorchReaderEncoder(chosen)
 
 

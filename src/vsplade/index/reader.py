@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vsplade.encode.query_length import check_query_length
 from vsplade.errors import InputError, VspladeError
 from vsplade.index import checking
 from vsplade.index.hits import Answered, Hits
@@ -231,6 +232,8 @@ class Index:
 
     def encode_query(self, query: Query) -> SparseVector:
         """A query's weights, checked; words are looked up with the index's encoder."""
+        if isinstance(query, str):
+            check_query_length(query)
         vector = self.encoder.encode_query(query, self) if isinstance(query, str) else query
         return checked_query(vector, self.identity.terms)
 

@@ -10,21 +10,25 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from vsplade.errors import InputError, VspladeError
+from vsplade.encode.legible import is_text_legible
+from vsplade.errors import InputError, PageError, VspladeError
 from vsplade.index.writer import IndexWriter
+from vsplade.ingest.hashing import Content, Hasher
 from vsplade.ingest.moves import adopt_moved, find_moved, is_gone
 from vsplade.ingest.progress import Estimate, Progress, show_progress
-from vsplade.ingest.records import CHANGED, Content, FileRecord, read_content, read_records, write_record
+from vsplade.ingest.records import CHANGED, FileRecord, read_records, write_record
 from vsplade.ingest.report import IngestReport
 from vsplade.pages import (
+    Discovery,
     FileProblem,
     Limits,
+    PageCounter,
     Rendered,
     RenderedPage,
     SourceFile,
@@ -32,7 +36,7 @@ from vsplade.pages import (
     name_files,
     render_for,
 )
-from vsplade.types import Encoder, Json, Metadata, Page, SparseVector
+from vsplade.types import Encoder, Json, Metadata, Page, PageVector, SparseVector
 
 OWN_KEYS = ("path", "doc_id", "page_num", "pages", "width", "height", "hash")
 """Metadata that every page gets; a user's own keys must be others."""
@@ -71,12 +75,12 @@ def index_paths(
         raise InputError(_why_no_files(given, found.problems, index_dir))
     chosen = _load_encoder(encoder, Path(index_dir))
     with closing(IndexWriter(index_dir, chosen)) as writer, show_progress(progress) as update:
-        job = _Job(writer, chosen, metadata, commit_pages, commit_seconds, update)
+        job = _Job(writer, chosen, metadata, commit_pages, commit_seconds, update if progress else None)
         job.follow_moves(found.files, limits or Limits())
         missing = job.prune(found.problems) if prune else set()
         job.failures += [problem for problem in found.problems if problem.path not in missing]
         job.run(found.files, limits or Limits(), thumbnails, workers)
-    return job.report(len(found.files), time.monotonic() - started)
+    return job.report(found, time.monotonic() - started)
 
 
 def _why_no_files(
@@ -110,7 +114,7 @@ class _Job:
         metadata: Metadata | Callable[[str], Metadata] | None,
         commit_pages: int,
         commit_seconds: float,
-        progress: Progress,
+        progress: Progress | None,
     ) -> None:
         self._writer = writer
         self._encoder = encoder
@@ -128,14 +132,18 @@ class _Job:
         """By path: the files that are being read, as they were before."""
         self._touched: set[str] = set()
         """Paths whose fresh record the next commit must store."""
-        self._estimate = Estimate(progress)
+        self._estimate = Estimate(progress or (lambda done, expected: None))
+        self._shows_progress = progress is not None
         self._stop = threading.Event()
         self.failures: list[FileProblem] = []
         self._new = self._updated = self._skipped = self._removed = self._empty = self._moved = 0
+        self._illegible: Counter[str] = Counter()
+        self._latin_only = bool(getattr(encoder, "latin_only", False))
 
     def follow_moves(self, paths: list[str], limits: Limits) -> None:
         """Files that only have another name or folder now keep their pages, under their new names."""
-        moved = find_moved(paths, self._records, limits)
+        with closing(Hasher(limits)) as hasher:
+            moved = find_moved(paths, self._records, hasher)
         if not moved:
             return
         metadata = {new: self._metadata_of(new, self._records[old]) for new, old in moved.items()}
@@ -164,7 +172,18 @@ class _Job:
 
     def run(self, paths: list[str], limits: Limits, thumbnails: int, workers: int | None) -> None:
         named = name_files(paths, {path: record.doc_id for path, record in self._records.items()})
-        self._estimate.begin(paths)
+        known = {path: record.pages for path, record in self._records.items() if record.pages}
+        to_count = self._estimate.begin(paths, known)
+        with self._counting(to_count, limits):
+            self._run(named, limits, thumbnails, workers)
+
+    def _counting(self, paths: list[str], limits: Limits) -> AbstractContextManager[object]:
+        """Who is shown the progress learns early how many pages there are."""
+        if not self._shows_progress or len(paths) < 2:
+            return nullcontext()
+        return closing(PageCounter(paths, limits, self._estimate.count))
+
+    def _run(self, named: list[SourceFile], limits: Limits, thumbnails: int, workers: int | None) -> None:
         plan = self._plan(named, limits)
         try:
             rendered = render_for(self._encoder, plan, thumbnail=thumbnails, limits=limits, workers=workers)
@@ -186,9 +205,9 @@ class _Job:
             if not self._changing:
                 self._commit()
 
-    def report(self, files: int, seconds: float) -> IngestReport:
+    def report(self, found: Discovery, seconds: float) -> IngestReport:
         return IngestReport(
-            files=files,
+            files=len(found.files),
             pages=self._new + self._updated + self._skipped,
             new=self._new,
             updated=self._updated,
@@ -198,15 +217,24 @@ class _Job:
             moved=self._moved,
             failures=tuple(self.failures),
             seconds=seconds,
+            illegible=dict(self._illegible),
+            passed_over=dict(sorted(found.passed_over.items())),
         )
 
     def _plan(self, files: list[SourceFile], limits: Limits) -> Iterator[SourceFile]:
         """The files that need work, hashed just before they are rendered, while they are warm in memory."""
+        with closing(Hasher(limits)) as hasher:
+            yield from self._changed(files, hasher)
+
+    def _changed(self, files: list[SourceFile], hasher: Hasher) -> Iterator[SourceFile]:
         for file in files:
             if self._stop.is_set():
                 return
             try:
-                content = read_content(file.path, limits)
+                content = hasher.read(file.path)
+            except PageError as error:
+                self._fail(FileProblem(file.path, str(error)))
+                continue
             except OSError as error:
                 self._fail(FileProblem(file.path, f"cannot be read: {error.strerror}"))
                 continue
@@ -259,9 +287,21 @@ class _Job:
         self._changing = False
         self._updated += changed
         self._new += not changed
-        self._empty += not len(vector)
+        if not self._is_legible(page, vector):
+            self._illegible[page.path] += 1
+        elif not len(vector):
+            self._empty += 1
         self._estimate.done(page.path, item.pages - len(item.file.skip))
         self._commit_when_due()
+
+    def _is_legible(self, page: Page, vector: SparseVector) -> bool:
+        """A text layer with enough letters decides; else what the encoder says of the picture."""
+        if not self._latin_only:
+            return True
+        by_text = is_text_legible(page.text)
+        if by_text is not None:
+            return by_text
+        return not isinstance(vector, PageVector) or vector.legible
 
     def _begin_file(self, path: str, record: FileRecord, pages: int) -> bool:
         """With the first page of a changed file the old pages go; says whether the file has changed."""

@@ -6,11 +6,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
+from vsplade.errors import PageError
 from vsplade.index.segment import Segment
 from vsplade.index.snapshot import Snapshot, segment_problems
 from vsplade.index.writer import IndexWriter
-from vsplade.ingest.records import FileRecord, read_content, write_record
-from vsplade.pages import Limits, name_files, page_id
+from vsplade.ingest.hashing import Hasher
+from vsplade.ingest.records import FileRecord, write_record
+from vsplade.pages import name_files, page_id
 from vsplade.pages.naming import suffix
 from vsplade.types import Json
 
@@ -26,7 +28,7 @@ def is_gone(path: str) -> bool:
     return False
 
 
-def find_moved(paths: list[str], records: Mapping[str, FileRecord], limits: Limits) -> dict[str, str]:
+def find_moved(paths: list[str], records: Mapping[str, FileRecord], hasher: Hasher) -> dict[str, str]:
     """New path to old path. Only new files of the size of a file that is gone are read for it."""
     fresh = [path for path in paths if path not in records]
     if not fresh or not records:
@@ -42,8 +44,8 @@ def find_moved(paths: list[str], records: Mapping[str, FileRecord], limits: Limi
         try:
             if None not in sizes and os.stat(path).st_size not in sizes:
                 continue
-            digest = read_content(path, limits).hash
-        except OSError:
+            digest = hasher.read(path).hash
+        except (OSError, PageError):
             continue  # the job reads it again, and then says why it cannot
         olds = gone.get((digest, suffix(path)))
         if olds:

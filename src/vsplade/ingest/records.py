@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 from vsplade.errors import IndexFormatError
 from vsplade.index.state import FILE_RECORDS, State
 from vsplade.index.writer import IndexWriter
-from vsplade.pages import Limits, page_id
+from vsplade.pages import page_id
 from vsplade.types import Json
 
 CHANGED = ""
@@ -95,35 +93,3 @@ def parse_records(state: State) -> dict[str, FileRecord]:
 def write_record(writer: IndexWriter, path: str, record: FileRecord | None) -> None:
     """None: the index holds nothing of the file any more."""
     writer.set_state(FILE_RECORDS + path, None if record is None else record.to_json())
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """A file as it was when its reading began."""
-
-    hash: str
-    status: tuple[int, int, int, int]
-    """Size, time of change, inode and device: when they differ later, other bytes may have been read."""
-
-    @property
-    def size(self) -> int:
-        return self.status[0]
-
-    def is_still(self, path: str) -> bool:
-        try:
-            return _status(os.stat(path)) == self.status
-        except OSError:
-            return False
-
-
-def _status(found: os.stat_result) -> tuple[int, int, int, int]:
-    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
-
-
-def read_content(path: str, limits: Limits) -> Content:
-    """The hash of the content; a file that will be refused for its size is not read for it."""
-    with open(path, "rb") as stream:
-        status = _status(os.fstat(stream.fileno()))
-        if status[0] > limits.max_bytes:
-            return Content("too large", status)
-        return Content(hashlib.file_digest(stream, "sha256").hexdigest()[:32], status)

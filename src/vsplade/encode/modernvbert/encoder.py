@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from vsplade.encode.modernvbert.processor import Grid, PageProcessor
 from vsplade.encode.modernvbert.query import QuerySide, cache_folder, cached, has_side, open_side
+from vsplade.encode.query_length import check_query_length
 from vsplade.encode.weighting import damped
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.types import Box, Page, SparseVector, TermStatistics, Vocabulary
@@ -121,7 +122,12 @@ class ModernVBertEncoder:
         """A little more for terms that weigh more in queries."""
         return damped(self._side.table)
 
+    @property
+    def query_weights(self) -> NDArray[np.float32]:
+        return self._side.table
+
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
+        check_query_length(text)
         return self._side.encode(text)
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
