@@ -1,11 +1,14 @@
-"""What a page is about, beyond its words: a direction for every stretch of it, and a table of vectors for queries.
+"""What a page is about, beyond its words: a direction for every stretch of it, and a table of vectors for
+queries.
 
-A small text model (MiniLM) reads the words of a page in windows and gives each window a direction. For a query no network
-runs: its vector is the sum of its tokens' vectors, looked up in a table that was trained to meet the model's own vectors of
-whole questions (docs/meaning.md). So a query lies near the pages that answer it, whatever words it uses.
+A small text model (MiniLM) reads the words of a page in windows and gives each window a direction. For a
+query no network runs: its vector is the sum of its tokens' vectors, looked up in a table that was trained
+to meet the model's own vectors of whole questions (docs/meaning.md). So a query lies near the pages that
+answer it, whatever words it uses.
 
-The table also says which words a page would answer without holding them. A token's weight on a window is the product of
-the two vectors: a window's direction is its expansion over the whole vocabulary, in few bytes.
+The table also says which words a page would answer without holding them. A token's weight on a window is
+the product of the two vectors: a window's direction is its expansion over the whole vocabulary, in few
+bytes.
 """
 
 from __future__ import annotations

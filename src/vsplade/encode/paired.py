@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from vsplade.encode.text import TextEncoder
 from vsplade.types import (
+    Direction,
     Encoder,
+    MeaningEncoder,
     Page,
     PageVector,
     SparseVector,
@@ -104,6 +106,12 @@ class PairedEncoder:
         """The first encoder's weights: what plain search uses."""
         return self.first.encode_query(text, statistics)
 
+    def encode_meaning(self, text: str) -> Direction | None:
+        return self.first.encode_meaning(text) if isinstance(self.first, MeaningEncoder) else None
+
+    def meant_by(self, word: str, page: SparseVector) -> list[str]:
+        return self.first.meant_by(word, page) if isinstance(self.first, MeaningEncoder) else []
+
     @cached_property
     def term_values(self) -> NDArray[np.float32]:
         """Those of the first encoder (all alike where it has no table); plain search asks for no text."""
@@ -130,6 +138,7 @@ class PairedEncoder:
         return PageVector(
             np.concatenate([first.terms, text.terms + np.uint32(self._split)]),
             np.concatenate([first.weights, text.weights]),
+            first.meaning,
             not isinstance(first, PageVector) or first.legible,
         )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from dataclasses import replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,10 +21,11 @@ from vsplade.index.segment import Segment
 from vsplade.index.snapshot import Snapshot
 from vsplade.query.engine import AdaptiveEngine, WorkBudget, checked_engine
 from vsplade.query.filters import Filter
+from vsplade.query.meaning import DEPTH, MeaningEngine, Part
 from vsplade.query.plan import NOTHING, Masks, Ranking, Searchable, checked_query, checked_top
 from vsplade.query.shares import Shares
 from vsplade.query.two_stage import TwoStage, recall
-from vsplade.types import Encoder, Hit, Metadata, SparseVector, shown
+from vsplade.types import Encoder, Hit, MeaningEncoder, Metadata, SparseVector, shown
 
 FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
 Query = str | SparseVector
@@ -173,14 +175,19 @@ class Index:
     # -- search ---------------------------------------------------------------------------------------
 
     def search(
-        self, query: Query, k: int = 10, filter: FilterLike = None, two_stage: TwoStage | None = None
+        self,
+        query: Query,
+        k: int = 10,
+        filter: FilterLike = None,
+        two_stage: TwoStage | None = None,
+        words_only: bool = False,
     ) -> list[Hit]:
         """The ``k`` best pages for words (or a ready vector). Exact, unless ``two_stage`` is given.
 
         A score is the float32 of the float64 sum, by increasing term, of query weight times page weight;
         equal scores are ordered as the pages were last added. Only pages that share a term are results.
         """
-        return list(self.search_batch([query], k, filter, two_stage)[0])
+        return list(self.search_batch([query], k, filter, two_stage, words_only=words_only)[0])
 
     def search_vector(
         self, vector: SparseVector, k: int = 10, filter: FilterLike = None, two_stage: TwoStage | None = None
@@ -194,13 +201,15 @@ class Index:
         filter: FilterLike = None,
         two_stage: TwoStage | None = None,
         threads: int = 1,
+        words_only: bool = False,
     ) -> list[Hits]:
         """``search`` for each query, on several threads (the compiled engine runs without the GIL).
 
         Each result reads as a list of hits, which are made when first looked at.
         """
         view = self._view
-        answers = view.answer(queries, self.encode_query, k, Filter.of(filter), two_stage, threads)
+        encode = self._encode_words if words_only else self.encode_query
+        answers = view.answer(queries, encode, k, Filter.of(filter), two_stage, threads)
         return [Hits(Answered(view.snapshot, vector, self._token), ranking) for vector, ranking in answers]
 
     def rank(
@@ -235,7 +244,12 @@ class Index:
         if isinstance(query, str):
             check_query_length(query)
         vector = self.encoder.encode_query(query, self) if isinstance(query, str) else query
+        if isinstance(query, str) and isinstance(self.encoder, MeaningEncoder):
+            vector = replace(vector, meaning=self.encoder.encode_meaning(query))
         return checked_query(vector, self.identity.terms)
+
+    def _encode_words(self, query: Query) -> SparseVector:
+        return replace(self.encode_query(query), meaning=None)
 
     def _token(self, term: int) -> str:
         """The term's name, or its number where the encoder that names it is not installed."""
@@ -254,6 +268,12 @@ class _View:
         self._budget = budget
         self.masks = lru_cache(maxsize=16)(self._masks)
         self.engine = lru_cache(maxsize=4)(self._engine)
+
+    @cached_property
+    def meaning(self) -> MeaningEngine:
+        return MeaningEngine(
+            [Part(live.segment, live.segment.windows, live.base) for live in self.snapshot.segments]
+        )
 
     def _engine(self, first_stage_terms: int) -> AdaptiveEngine:
         parts = [
@@ -296,10 +316,16 @@ class _View:
         engine = self.engine(two_stage.terms if two_stage else 0).prepare(first, len(queries))
         shares = Shares(len(queries), threads, most=max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // k)))
         answers: list[tuple[SparseVector, Ranking]] = [(first, NOTHING)] * len(queries)
+        by_meaning = first.meaning is not None and two_stage is None and bool(self.meaning)
 
         def work(share: range) -> None:
             vectors = [first if place == 0 else encode(queries[place]) for place in share]
-            rankings = engine.search(vectors, k, masks, proposed)
+            rankings = engine.search(vectors, max(k, DEPTH) if by_meaning else k, masks, proposed)
+            if by_meaning:
+                rankings = [
+                    self.meaning.join(vector, ranking, masks, k)
+                    for vector, ranking in zip(vectors, rankings, strict=True)
+                ]
             answers[share.start : share.stop] = zip(vectors, rankings, strict=True)
 
         shares.work_off(work)
