@@ -18,6 +18,7 @@ import json
 import os
 from collections.abc import Sequence
 from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def page_windows(count: int, size: int = WINDOW) -> list[tuple[int, int]]:
     """Where each window of a page of ``count`` tokens begins and ends: all about equally long."""
     parts = max(1, -(-count // size))
     edges = [round(part * count / parts) for part in range(parts + 1)]
-    windows = list(zip(edges[:-1], edges[1:], strict=True))
+    windows = list(pairwise(edges))
     if parts <= MOST_WINDOWS:
         return windows
     return [windows[n] for n in np.linspace(0, parts - 1, MOST_WINDOWS).round().astype(int)]

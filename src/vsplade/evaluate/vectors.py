@@ -59,14 +59,13 @@ class PageVectors:
 
     def save(self, path: str | Path) -> None:
         """Write a ``.npz`` (plain arrays, no pickle)."""
-        np.savez_compressed(
-            path,
-            ids=np.array(self.ids, dtype=np.str_),
-            offsets=self.offsets,
-            terms=self.terms,
-            weights=self.weights,
-            **self._window_arrays(),
-        )
+        arrays: dict[str, Any] = {
+            "ids": np.array(self.ids, dtype=np.str_),
+            "offsets": self.offsets,
+            "terms": self.terms,
+            "weights": self.weights,
+        }
+        np.savez_compressed(path, **arrays | self._window_arrays())
 
     def _window_arrays(self) -> dict[str, NDArray[Any]]:
         given = [windows for windows in self.windows if windows is not None]

@@ -64,7 +64,8 @@ class MeaningEngine:
         self._sizes = np.zeros(clusters, np.int64)
         """Windows of each cluster, over all segments."""
         for windows in stored:
-            self._sizes[: len(windows.starts) - 1] += np.diff(windows.starts.astype(np.int64))
+            starts = windows.starts.astype(np.int64)
+            self._sizes[: len(starts) - 1] += starts[1:] - starts[:-1]
 
     def __bool__(self) -> bool:
         return len(self._sizes) > 0
