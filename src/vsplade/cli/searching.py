@@ -19,10 +19,11 @@ from vsplade.cli.common import (
     short_path,
 )
 from vsplade.errors import InputError
+from vsplade.types import FOUND, IN_PART
 
 if TYPE_CHECKING:
     from vsplade.index import Index
-    from vsplade.types import Hit, TermMatch, Vocabulary
+    from vsplade.types import Hit, QueryWord, TermMatch, WordMatch
 
 BAR = 40
 """Characters of the longest bar of ``--explain``."""
@@ -122,17 +123,30 @@ def search(
         note(f"Two-stage search found {recall:.0%} of the exact results.")
     if rerank:
         hits = reranked(query, hits, rerank, rerank_depth)[:shown]
+    words = index.look_up(query, filters)
     if as_json:
-        found = {"query": query, "hits": [hit_json(hit) for hit in hits]}
+        found = {"query": query, "words": [word_json(word) for word in words], "hits": [*map(hit_json, hits)]}
         print_json(found if recall is None else {**found, "recall": recall})
         return
-    asked = set(index.encode_query(query).terms.tolist())
+    if hits and (missing := what_is_missing(words)):
+        click.echo(missing)
+    asked, pieces = set(index.encode_query(query).terms.tolist()), index.query_words(query)
     for rank, hit in enumerate(hits, 1):
-        click.echo(describe(rank, hit, query, asked, index.encoder.vocabulary))
+        click.echo(describe(rank, hit, pieces, asked))
         if explain:
             click.echo(explanation(hit.explain()))
     if not hits:
         note(why_nothing(index, query, filters))
+
+
+def what_is_missing(words: Sequence[WordMatch]) -> str:
+    """The words of the query that no page holds as a whole; empty where each is on some page."""
+    missing = [f"'{printable(word.word)}'" for word in words if word.status != FOUND]
+    if not missing:
+        return ""
+    if len(missing) == len(words):
+        return f"Nothing found: no page holds {' or '.join(missing)}. These hold similar words or parts of them:"
+    return f"No page holds {' or '.join(missing)}. Pages with the other words:"
 
 
 def why_nothing(index: Index, query: str, filters: tuple[str, ...]) -> str:
@@ -207,51 +221,50 @@ def hit_json(hit: Hit) -> dict[str, object]:
                 "query_weight": match.query_weight,
                 "page_weight": match.page_weight,
                 "product": match.product,
+                "in_part": match.in_part,
             }
             for match in hit.explain()
         ],
+        "words": [word_json(word) for word in hit.words],
     }
 
 
-def describe(rank: int, hit: Hit, query: str, asked: Set[int], vocabulary: Vocabulary) -> str:
+def word_json(word: WordMatch) -> dict[str, str]:
+    return {"word": word.word, "status": word.status}
+
+
+def describe(rank: int, hit: Hit, words: Sequence[QueryWord], asked: Set[int]) -> str:
     """A result on two lines: where it is, and which of the query's words it holds."""
     place = short_path(str(hit.metadata.get("path", hit.doc_id)))
     head = f"{rank:>3}. {click.style(place, bold=True)}, page {hit.page_num}"
-    words = highlight(query, asked, hit.explain(), vocabulary)
-    return f"{head}  {click.style(f'{hit.score:.3f}', fg='cyan')}\n     {words}"
+    shown = highlight(words, [word.status for word in hit.words], asked, hit.explain())
+    return f"{head}  {click.style(f'{hit.score:.3f}', fg='cyan')}\n     {shown}"
 
 
-def highlight(query: str, asked: Set[int], matches: Sequence[TermMatch], vocabulary: Vocabulary) -> str:
-    """The query's words: those on the page in bold with what they added, the others dimmed in brackets.
+def highlight(
+    words: Sequence[QueryWord], statuses: Sequence[str], asked: Set[int], matches: Sequence[TermMatch]
+) -> str:
+    """The query's words: those on the page in bold with what they added, those of which it holds only parts
+    marked so, the others dimmed in brackets.
 
     Words are what people typed; a word of several pieces shows the sum of its pieces, where it comes first.
-    A word that is not ``asked`` for (``the``, beside others) is dimmed only: the page may well hold it.
+    A word that is not ``asked`` for (``the``, beside others) is dimmed only: the page may well hold it. Of an
+    encoder that knows no words, only the terms can be shown.
     """
-    from vsplade.encode.paired import PairedVocabulary
-    from vsplade.encode.reader import ReaderVocabulary
-    from vsplade.encode.tokenizer import Tokenizer
-
-    # Of an index with text layers, the words are those of its first half.
-    words = vocabulary.first if isinstance(vocabulary, PairedVocabulary) else vocabulary
-    left = {match.term: match for match in matches if match.term < len(words)}
-    on_page = set(left)
-    in_text = {match.term - len(words) for match in matches if match.term >= len(words)}
+    left = {match.term: match for match in matches}
     shown = []
-    for typed in query.split():
-        word = printable(typed)
-        # A vocabulary that is not ours splits words in its own way: then only the terms can be shown.
-        pieces = set(words.encode(typed)) if isinstance(words, Tokenizer | ReaderVocabulary) else set()
-        found = [left.pop(term).product for term in pieces if term in left]
-        if found:
-            shown.append(f"{click.style(word, bold=True, fg='green')} {sum(found):.2f}")
-        elif pieces & in_text:
-            shown.append(f"{click.style(word, bold=True, fg='green')} (text layer)")
-        elif pieces & on_page:
-            shown.append(click.style(word, bold=True, fg="green"))
-        elif pieces and not pieces & asked:
-            shown.append(click.style(word, dim=True))
-        elif pieces:
-            shown.append(click.style(f"[{word}]", dim=True))
+    for word, status in zip(words, statuses, strict=False):
+        typed = printable(word.typed)
+        added = [left.pop(term).product for term in word.terms if term in left]
+        amount = f" {sum(added):.2f}" if added else ""
+        if status == FOUND:
+            shown.append(click.style(typed, bold=True, fg="green") + amount)
+        elif not word.terms & asked:
+            shown.append(click.style(typed, dim=True))
+        elif status == IN_PART:
+            shown.append(click.style(f"{typed} (in part)", fg="yellow") + amount)
+        else:
+            shown.append(click.style(f"[{typed}]", dim=True))
     related = [f"{match.token} {match.product:.2f}" for match in left.values()]
     return "  ".join([*shown, *(["also:"] if shown and related else []), *related])
 
@@ -263,7 +276,8 @@ def explanation(matches: Sequence[TermMatch]) -> str:
     for match in matches:
         bar = "█" * max(1, round(BAR * match.product / longest))
         arithmetic = f"{match.query_weight:.3f} × {match.page_weight:.3f} = {match.product:.3f}"
-        lines.append(f"     {match.token:<20} {arithmetic}  {bar}")
+        part = "  (in part)" if match.in_part else ""
+        lines.append(f"     {match.token:<20} {arithmetic}  {bar}{part}")
     return "\n".join(lines)
 
 

@@ -19,7 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.text import TextEncoder
-from vsplade.types import Encoder, Page, SparseVector, TableEncoder, TermStatistics, Vocabulary, shown
+from vsplade.types import (
+    Encoder,
+    Evidence,
+    Page,
+    QueryWord,
+    SparseVector,
+    TableEncoder,
+    TermStatistics,
+    Vocabulary,
+    WordEncoder,
+    shown,
+)
 
 
 class PairedVocabulary:
@@ -39,7 +50,8 @@ class PairedVocabulary:
         return self.first.token(term) if term < split else self.MARK + self._text.token(term - split)
 
     def shown(self, term: int) -> str:
-        return shown(self.first, term) if term < len(self.first) else self.token(term)
+        split = len(self.first)
+        return shown(self.first, term) if term < split else self.MARK + shown(self._text, term - split)
 
 
 class PairedEncoder:
@@ -89,6 +101,21 @@ class PairedEncoder:
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
         """The first encoder's weights: what plain search uses."""
         return self.first.encode_query(text, statistics)
+
+    def query_words(self, text: str) -> list[QueryWord]:
+        """A page holds a word where the first encoder saw it whole, or where its text layer has it."""
+        seen = self.first.query_words(text) if isinstance(self.first, WordEncoder) else []
+        by_typed = {word.typed: word for word in seen}
+        found = []
+        for word in self.text.query_words(text):
+            behind = tuple(
+                Evidence(mark.term + self._split, mark.check, mark.mask) for mark in word.wholes[0]
+            )
+            first = by_typed.get(word.typed)
+            wholes = (*(first.wholes if first else ()), behind)
+            parts = (*(first.parts if first else ()), *(term + self._split for term in word.parts))
+            found.append(QueryWord(word.typed, parts, wholes))
+        return found
 
     @cached_property
     def term_values(self) -> NDArray[np.float32]:

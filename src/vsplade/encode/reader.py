@@ -23,11 +23,14 @@ from numpy.typing import NDArray
 
 from vsplade.encode.boxes import box_on_ink
 from vsplade.encode.cells import SETTINGS, CellReader, Cells, at_size
-from vsplade.encode.neighbours import PAIRS, Neighbours
-from vsplade.encode.tokenizer import Tokenizer, letters_of
+from vsplade.encode.checks import CHECK, evidence, stamped
+from vsplade.encode.neighbours import PAIRS, Kept, Neighbours
+from vsplade.encode.neighbours import SETTINGS as NEIGHBOURS
+from vsplade.encode.tokenizer import Tokenizer, letters_of, normalise
+from vsplade.encode.units import Unit, readings, units
 from vsplade.encode.weighting import PageWeighting, damped
 from vsplade.errors import InputError
-from vsplade.types import Box, Page, SparseVector, TermStatistics, Vocabulary
+from vsplade.types import Box, Evidence, Page, QueryWord, SparseVector, TermStatistics, Vocabulary
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -37,6 +40,8 @@ _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
 _READING = ("points", "scales", "floor", "zoom", "tiny", "large", "doubt", "pairs")
 _FILES = ("trunk.onnx", "head.onnx", "size.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
 
+WHOLE_WORD, WHOLE_NUMBER = 4.0, 8.0
+"""What a whole word, and a whole number or code, weighs in a query beside its pieces (docs/log.md)."""
 SMALLEST_EDGE, LARGEST_EDGE = 64, 8192
 """Pixels. A page of 8,192 takes 64 times as long as one of 1,024."""
 
@@ -127,7 +132,7 @@ class ReaderEncoder:
         for table in ("query.npy", "related.npy", "certainty.npy"):
             digest.update((self._folder / table).read_bytes())
         rest = {k: self._config[k] for k in (*_READING, *_WEIGHTING, "related", "lightest")}
-        settings = [rest, self.options.point, self.reading_edge, SETTINGS]
+        settings = [rest, self.options.point, self.reading_edge, SETTINGS, NEIGHBOURS, WHOLE_WORD, WHOLE_NUMBER]
         digest.update(json.dumps(settings, sort_keys=True).encode())
         return f"reader-{digest.hexdigest()}"
 
@@ -206,8 +211,49 @@ class ReaderEncoder:
         kept = heavy or weights
         words = {term: kept[term] / float(self._certainty[term]) for term in kept}
         pairs = self._config["pairs"]
-        behind = (len(self._tokenizer) + number for number in self._neighbours.in_text(text_terms))
-        return SparseVector.from_dict(words | dict.fromkeys(behind, pairs["weight"] / pairs["share"]))
+        behind = dict.fromkeys(self._neighbours.in_text(text_terms), pairs["weight"] / pairs["share"])
+        for number, weight in self._whole_words(text).items():
+            behind[number] = max(behind.get(number, 0.0), weight / pairs["share"])
+        return SparseVector.from_dict(
+            words | {len(self._tokenizer) + number: weight for number, weight in behind.items()}
+        )
+
+    def _whole_words(self, text: str) -> dict[int, float]:
+        """The numbers of the rare words, numbers and codes of a text, and what each weighs in a query."""
+        weights: dict[int, float] = {}
+        for reading in readings(text, self._known):
+            for unit in reading:
+                worth = WHOLE_NUMBER if any(run.isdigit() for run in unit) else WHOLE_WORD
+                hashes = self._neighbours.whole(self._pieces(unit))
+                weights |= {hash >> CHECK: worth / len(hashes) for hash in hashes}
+        return weights
+
+    def query_words(self, text: str) -> list[QueryWord]:
+        """Each word as it was typed, between white space. Where the point keeps no neighbours, a page holds a
+        word that has all of its pieces.
+        """
+        found = []
+        for typed in text.split():
+            wholes = [
+                tuple(dict.fromkeys(mark for unit in reading for mark in self._whole(unit)))
+                for reading in readings(typed, self._known)
+            ]
+            if wholes[0]:
+                parts = dict.fromkeys(self._tokenizer.encode(typed))
+                found.append(QueryWord(typed, tuple(parts), tuple(wholes)))
+        return found
+
+    def _whole(self, unit: Unit) -> list[Evidence]:
+        """What a page has that holds this unit."""
+        pieces = self._pieces(unit)
+        hashes = self._neighbours.whole(pieces) if "pair" in self._point else []
+        return [*map(Evidence, pieces), *(evidence(hash, len(self._tokenizer)) for hash in hashes)]
+
+    def _pieces(self, unit: Unit) -> list[int]:
+        return [term for run in unit for term, _, _ in self._tokenizer.spans(run)]
+
+    def _known(self, run: str) -> bool:
+        return self._tokenizer.term(run) is not None
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         """As many pages at a time as there are threads; the next ones wait to be asked for."""
@@ -239,15 +285,19 @@ class ReaderEncoder:
 
     def _pair_boxes(self, cells: Cells, numbers: NDArray[np.int64], grey: NDArray[np.uint8]) -> list[Box]:
         """Around both words of each pair, where it is likeliest."""
-        pairs = self._neighbours.on_page(cells)
-        order = np.argsort(pairs.chance, kind="stable")
+        standing = self._neighbours.on_page(cells)
+        number, chance, left, right = (
+            np.concatenate([getattr(some, name) for some in (standing.whole, standing.pairs)])
+            for name in ("number", "chance", "left", "right")
+        )
+        order = np.argsort(chance, kind="stable")
         best = np.zeros(PAIRS, np.int64)
-        best[pairs.number[order]] = order
+        best[number[order]] = order
 
         def around(row: int) -> Box:
             return self._box(cells, row, int(cells.term[row, 0]), grey)
 
-        ends = ((around(int(pairs.left[n])), around(int(pairs.right[n]))) for n in best[numbers])
+        ends = ((around(int(left[n])), around(int(right[n]))) for n in best[numbers])
         return [a.around(b) for a, b in ends]
 
     def _box(self, cells: Cells, row: int, term: int, grey: NDArray[np.uint8]) -> Box:
@@ -274,16 +324,14 @@ class ReaderEncoder:
         """A page's vector with its neighbours, where the point has them."""
         if "pair" not in self._point:
             return words
-        return self._add_pairs(words, *self._neighbours.on_page(cells).counts(), length)
+        standing = self._neighbours.on_page(cells)
+        return self._add_pairs(words, standing.kept(self._point["pair"]), length)
 
-    def _add_pairs(
-        self, words: SparseVector, numbers: NDArray[np.int64], counts: NDArray[Any], length: float
-    ) -> SparseVector:
+    def _add_pairs(self, words: SparseVector, kept: Kept, length: float) -> SparseVector:
         settings = self._config["pairs"]
-        kept = counts > self._point["pair"]
         rule = replace(self._weighting, saturation=settings["saturation"])
-        weights = rule.weigh(counts[kept], length) * np.float32(settings["share"])
-        terms = (numbers[kept] + len(self._tokenizer)).astype(np.uint32)
+        weights = stamped(rule.weigh(kept.count, length) * np.float32(settings["share"]), kept.check)
+        terms = (kept.number + len(self._tokenizer)).astype(np.uint32)
         return SparseVector(np.concatenate([words.terms, terms]), np.concatenate([words.weights, weights]))
 
     def weigh(self, terms: NDArray[np.uint32], counts: NDArray[Any], length: float) -> SparseVector:
@@ -297,4 +345,6 @@ class ReaderEncoder:
         words = self.weigh(distinct, counts, float(len(terms)))
         if "pair" not in self._point:
             return words
-        return self._add_pairs(words, *self._neighbours.counted(terms), float(len(terms)))
+        pieces = [self._pieces(unit) for unit in units(normalise(text))]
+        kept = self._neighbours.in_line(pieces).kept(self._point["pair"])
+        return self._add_pairs(words, kept, float(len(terms)))

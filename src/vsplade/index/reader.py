@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,10 +18,20 @@ from vsplade.index.manifest import JsonValue
 from vsplade.index.snapshot import Snapshot
 from vsplade.query.engine import AdaptiveEngine, WorkBudget, checked_engine
 from vsplade.query.filters import Filter
+from vsplade.query.holding import status
 from vsplade.query.plan import NOTHING, Masks, Ranking, Searchable, checked_query, checked_top
 from vsplade.query.shares import Shares
 from vsplade.query.two_stage import TwoStage, recall
-from vsplade.types import Encoder, Hit, Metadata, SparseVector, shown
+from vsplade.types import (
+    Encoder,
+    Hit,
+    Metadata,
+    QueryWord,
+    SparseVector,
+    WordEncoder,
+    WordMatch,
+    shown,
+)
 
 FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
 Query = str | SparseVector
@@ -191,7 +201,10 @@ class Index:
         """
         view = self._view
         answers = view.answer(queries, self.encode_query, k, Filter.of(filter), two_stage, threads)
-        return [Hits(Answered(view.snapshot, vector, self._token), ranking) for vector, ranking in answers]
+        return [
+            Hits(Answered(view.snapshot, vector, self._token, partial(self.query_words, query)), ranking)
+            for query, (vector, ranking) in zip(queries, answers, strict=True)
+        ]
 
     def rank(
         self,
@@ -224,6 +237,19 @@ class Index:
         """A query's weights, checked; words are looked up with the index's encoder."""
         vector = self.encoder.encode_query(query, self) if isinstance(query, str) else query
         return checked_query(vector, self.identity.terms)
+
+    def query_words(self, query: Query) -> list[QueryWord]:
+        """The words of a query; none of a vector, or where the encoder knows only pieces of words."""
+        encoder = self.encoder
+        return encoder.query_words(query) if isinstance(query, str) and isinstance(encoder, WordEncoder) else []
+
+    def look_up(self, query: Query, filter: FilterLike = None) -> list[WordMatch]:
+        """Each word of a query, and whether any page that passes ``filter`` holds it: as a whole (``found``),
+        only pieces of it (``in part``), or nothing (``not found``).
+        """
+        view, masks = self._view, self._view.masks(Filter.of(filter))
+        parts = list(zip((live.segment for live in view.snapshot.segments), masks, strict=True))
+        return [WordMatch(word.typed, status(parts, word)) for word in self.query_words(query)]
 
     def _token(self, term: int) -> str:
         """The term's name, or its number where the encoder that names it is not installed."""

@@ -114,4 +114,5 @@ def _join(page: str, score: float, lists: Sequence[Mapping[str, Hit]]) -> FusedH
     first = next(hit for hit in found if hit is not None)
     matches: list[TermMatch] = [match for hit in found if hit is not None for match in hit.explain()]
     parts = tuple(None if hit is None else hit.score for hit in found)
-    return FusedHit(page, score, first.doc_id, first.page_num, first.metadata, matches, parts)
+    words = next((hit.words for hit in found if hit is not None and hit.words), ())
+    return FusedHit(page, score, first.doc_id, first.page_num, first.metadata, matches, words, parts)
