@@ -36,17 +36,22 @@ DOUBTFUL = 0.05
 """Terms that are less likely have no neighbours."""
 LINE = 0.6
 """Middles of words on one line are at most so many em above or below each other."""
-CLOSEST, PIECE_GAP = -0.5, 2.0
-"""Em from the end of the left term to the beginning of the right one: widths are a guess, so they may seem to
-overlap; the pieces of a word leave letters out between them.
-"""
+CLOSEST = -0.5
+"""Em from the end of the left term to the beginning of the right one, at least: widths are a guess, so they may
+seem to overlap."""
+PIECE_OVERLAP, PIECE_GAP = -1.8, 2.0
+"""The same from one piece of a word to the next, least and most: the pieces of a short word share letters, those
+of a long one leave letters out."""
 TIGHT = 0.9
 """The same, from one run of a number or a code to the next: room for a mark, not for a column's gap."""
 SAME_TYPE = 0.5
 """Octaves by which the type of neighbours may differ: more, and the one is a heading or a footnote mark."""
-WHOLE = 0.15
+WHOLE = 0.2
 """Whole words are kept from this expected count on."""
-SETTINGS = (CANDIDATES, DOUBTFUL, LINE, CLOSEST, PIECE_GAP, TIGHT, SAME_TYPE, WHOLE)
+THREE_PIECES = 2 / 3
+"""The chances of three pieces of one word are multiplied, to this power: so they count as those of two do. Three
+pieces that fit by accident were not seen (docs/log.md)."""
+SETTINGS = (CANDIDATES, DOUBTFUL, LINE, CLOSEST, PIECE_OVERLAP, PIECE_GAP, TIGHT, SAME_TYPE, WHOLE, THREE_PIECES)
 """All that changes which neighbours a page has."""
 AT_ONCE = 1024
 """Terms whose surroundings are gone through at a time: bounds the memory on a page full of noise."""
@@ -186,7 +191,7 @@ class Neighbours:
             goes_on = self.goes_on[term[left]]
             numbers = self.number[term[left]].astype(np.int8) + self.number[term[right]]
             widest = np.where(inside, PIECE_GAP, np.where(numbers == 2, min(TIGHT, self.gap), self.gap))
-            fits = ahead & (gap > CLOSEST) & (gap < widest)
+            fits = ahead & (gap > np.where(inside, PIECE_OVERLAP, CLOSEST)) & (gap < widest)
             fits &= (goes_on == inside) | (self.digits[term[left]] & inside)
             fits &= np.abs(np.log2(em[right] / em[left])) < SAME_TYPE
             joined = np.where(inside, goes_on & (numbers != 1), (numbers > 0) & (gap < TIGHT))
@@ -207,10 +212,10 @@ class Neighbours:
         left: NDArray[np.int64],
         right: NDArray[np.int64],
     ) -> Pairs:
-        """Pairs within one word, and every three terms of which the second follows the first closely and the
+        """Beginnings with the ends that follow, and every three terms of which the second follows the first closely and the
         third the second; ``left`` and ``right`` are the close pairs.
         """
-        two = self.went_on[term[right]]
+        two = self.went_on[term[right]] & ~self.went_on[term[left]] & ~self.goes_on[term[right]]
         order = np.argsort(left, kind="stable")
         left, right, two = left[order], right[order], two[order]
         first = np.searchsorted(left, right)
@@ -219,11 +224,13 @@ class Neighbours:
         before = np.repeat(np.cumsum(many) - many, many)
         other = np.arange(len(one)) - before + np.repeat(first, many)
         a, b, c = left[one], right[one], right[other]
+        within = self.went_on[term[b]] & self.went_on[term[c]]
+        likely = (chance[a] * chance[b] * chance[c]) ** np.where(within, THREE_PIECES, 1.0)
         return Pairs(
             np.concatenate(
                 [hashed(term[left[two]], term[right[two]]), self._hashed(term[a], term[b], term[c])]
             ),
-            np.concatenate([chance[left[two]] * chance[right[two]], chance[a] * chance[b] * chance[c]]),
+            np.concatenate([chance[left[two]] * chance[right[two]], likely]),
             row[np.concatenate([left[two], a])],
             row[np.concatenate([right[two], c])],
         )

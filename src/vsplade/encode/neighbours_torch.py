@@ -20,7 +20,9 @@ from vsplade.encode.neighbours import (
     LINE,
     PAIRS,
     PIECE_GAP,
+    PIECE_OVERLAP,
     SAME_TYPE,
+    THREE_PIECES,
     TIGHT,
     Neighbours,
 )
@@ -92,7 +94,7 @@ class NeighboursOnDevice:
         seen[fitting] = terms[0] << 32 | terms[1]
         checks = torch.zeros_like(seen)
         checks[fitting] = hashes & (1 << CHECK) - 1
-        inside = joined & self._went_on[terms[1]]
+        inside = joined & self._went_on[terms[1]] & ~self._went_on[terms[0]] & ~self._goes_on[terms[1]]
         whole = torch.zeros(pages * PAIRS, device=chance.device)
         whole.index_add_(0, at, chance * inside)
         at, chance, hashes = yield from self._triples(standing, left, right, joined, copies)
@@ -118,6 +120,8 @@ class NeighboursOnDevice:
         three = left[one], right[one], right[other]
         hashes = hashed_triple(*(standing.term[row] for row in three))
         chance = standing.chance[three[0]] * standing.chance[three[1]] * standing.chance[three[2]]
+        within = self._went_on[standing.term[three[1]]] & self._went_on[standing.term[three[2]]]
+        chance = torch.where(within, chance**THREE_PIECES, chance)
         return standing.sheet[three[0]] // copies * PAIRS + (hashes >> CHECK), chance, hashes
 
     def _on_one_line(self, standing: Standing) -> Steps[tuple[Tensor, Tensor]]:
@@ -148,7 +152,8 @@ class NeighboursOnDevice:
         inside, goes_on = self._went_on[term[right]], self._goes_on[term[left]]
         number = self._number[term[left]], self._number[term[right]]
         apart = torch.where(number[0] & number[1], min(TIGHT, self._gap), self._gap)
-        fits = ahead & (gap > CLOSEST) & (gap < torch.where(inside, PIECE_GAP, apart))
+        fits = ahead & (gap > torch.where(inside, PIECE_OVERLAP, CLOSEST))
+        fits &= gap < torch.where(inside, PIECE_GAP, apart)
         fits &= (goes_on == inside) | (self._digits[term[left]] & inside)
         fits &= (em[right] / em[left]).log2().abs() < SAME_TYPE
         of_one_kind = goes_on & (number[0] == number[1])

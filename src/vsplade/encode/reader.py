@@ -40,7 +40,7 @@ _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
 _READING = ("points", "scales", "floor", "zoom", "tiny", "large", "doubt", "pairs")
 _FILES = ("trunk.onnx", "head.onnx", "size.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
 
-WHOLE_WORD, WHOLE_NUMBER = 4.0, 8.0
+WHOLE_WORD, WHOLE_NUMBER = 3.0, 8.0
 """What a whole word, and a whole number or code, weighs in a query beside its pieces (docs/log.md)."""
 SMALLEST_EDGE, LARGEST_EDGE = 64, 8192
 """Pixels. A page of 8,192 takes 64 times as long as one of 1,024."""
