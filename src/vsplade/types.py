@@ -214,6 +214,25 @@ class WordEncoder(Encoder, Protocol):
         """The words of a query, in order; what has no letter and no digit is none."""
         ...
 
+    @property
+    def keeps_order(self) -> bool:
+        """Whether a phrase is told from the same words in another order."""
+        ...
+
+    def phrase(self, text: str) -> QueryWord:
+        """What a page has that holds these words one after the other."""
+        ...
+
+    def beginning(self, letters: str) -> QueryWord:
+        """What pages have that hold a word with this beginning."""
+        ...
+
+    def weigh_terms(
+        self, terms: Sequence[int], statistics: TermStatistics | None = None
+    ) -> dict[int, float]:
+        """What terms weigh in a query, each by itself."""
+        ...
+
 
 @runtime_checkable
 class PlacingEncoder(Encoder, Protocol):

@@ -81,6 +81,13 @@ BAR = 40
     metavar="N",
     help="How many hits --rerank looks at.",
 )
+@click.option(
+    "--min-score",
+    type=click.FloatRange(min=0.0),
+    default=0.0,
+    metavar="SCORE",
+    help="Leave out hits with a lower score.",
+)
 @click.option("--explain", is_flag=True, help="Show every matched term and what it added to the score.")
 @encoder_option
 @json_option
@@ -96,13 +103,19 @@ def search(
     fusion: str,
     rerank: str | None,
     rerank_depth: int,
+    min_score: float,
     explain: bool,
     encoder: str | None,
     as_json: bool,
 ) -> None:
-    """Find the pages that answer QUERY, best first."""
+    """Find the pages that answer QUERY, best first.
+
+    "a phrase" and +word must stand on a page, -word must not; word* is any word with this beginning. Write -- before
+    a query that begins with -.
+    """
     from vsplade.encode import load_encoder
     from vsplade.index import Index, TwoStage
+    from vsplade.query.syntax import parse
 
     index = Index.open(index_dir, encoder=load_encoder(encoder) if encoder else None)
     stages = TwoStage(two_stage) if two_stage else None
@@ -116,18 +129,27 @@ def search(
     elif weights is not None:
         raise InputError("--weights says how rankings are joined: give --fuse or --fuse-with too.")
     else:
-        hits = index.search(query, k=k, filter=filters, two_stage=stages)
+        hits = index.search(query, k=k, filter=filters, two_stage=stages, min_score=min_score)
     if stages:
-        exact = {hit.id for hit in index.search(query, k=k, filter=filters)}
+        exact = {hit.id for hit in index.search(query, k=k, filter=filters, min_score=min_score)}
         recall = len(exact & {hit.id for hit in hits}) / len(exact) if exact else 1.0
         note(f"Two-stage search found {recall:.0%} of the exact results.")
     if rerank:
-        hits = reranked(query, hits, rerank, rerank_depth)[:shown]
-    words = index.look_up(query, filters)
+        hits = reranked(parse(query).text, hits, rerank, rerank_depth)[:shown]
+    if fuse or fuse_with or rerank:
+        hits = [hit for hit in hits if hit.score >= min_score]
+    words, notes = index.look_up(query, filters), index.notes(query)
     if as_json:
-        found = {"query": query, "words": [word_json(word) for word in words], "hits": [*map(hit_json, hits)]}
+        found = {
+            "query": query,
+            "notes": notes,
+            "words": [word_json(word) for word in words],
+            "hits": [*map(hit_json, hits)],
+        }
         print_json(found if recall is None else {**found, "recall": recall})
         return
+    for sentence in notes:
+        note(sentence)
     if hits and (missing := what_is_missing(words)):
         click.echo(missing)
     asked, pieces = set(index.encode_query(query).terms.tolist()), index.query_words(query)

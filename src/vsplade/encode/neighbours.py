@@ -150,10 +150,14 @@ class Neighbours:
 
     def in_text(self, terms: Sequence[int]) -> list[int]:
         """The pairs of a query's terms, which are in reading order."""
+        return sorted({hash >> CHECK for hash in self.pairs_in(terms)})
+
+    def pairs_in(self, terms: Sequence[int]) -> list[int]:
+        """The hashes of the same, in reading order."""
         row = np.array(terms, np.int64)
         row = row[self.heavy[row]]
-        numbers: list[int] = np.unique(split(self._hashed(row[:-1], row[1:]))[0]).tolist()
-        return numbers
+        hashes: list[int] = self._hashed(row[:-1], row[1:]).tolist()
+        return hashes
 
     def in_line(self, units: Sequence[Sequence[int]]) -> Standing:
         """A page of which every word was read without error, as one long line; a unit has its pieces."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -116,6 +116,24 @@ class PairedEncoder:
             parts = (*(first.parts if first else ()), *(term + self._split for term in word.parts))
             found.append(QueryWord(word.typed, parts, wholes))
         return found
+
+    @property
+    def keeps_order(self) -> bool:
+        return isinstance(self.first, WordEncoder) and self.first.keeps_order
+
+    def phrase(self, text: str) -> QueryWord:
+        """As the first encoder has it, which knows the order of words, where it does."""
+        return self.first.phrase(text) if isinstance(self.first, WordEncoder) else self.text.phrase(text)
+
+    def beginning(self, letters: str) -> QueryWord:
+        chosen = self.first if isinstance(self.first, WordEncoder) else self.text
+        return chosen.beginning(letters)
+
+    def weigh_terms(
+        self, terms: Sequence[int], statistics: TermStatistics | None = None
+    ) -> dict[int, float]:
+        chosen = self.first if isinstance(self.first, WordEncoder) else self.text
+        return chosen.weigh_terms(terms, statistics)
 
     @cached_property
     def term_values(self) -> NDArray[np.float32]:

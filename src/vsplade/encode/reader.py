@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -242,6 +242,27 @@ class ReaderEncoder:
                 parts = dict.fromkeys(self._tokenizer.encode(typed))
                 found.append(QueryWord(typed, tuple(parts), tuple(wholes)))
         return found
+
+    @property
+    def keeps_order(self) -> bool:
+        return "pair" in self._point
+
+    def phrase(self, text: str) -> QueryWord:
+        """All words as a whole, and every two neighbours that are heavy enough to be kept as a pair."""
+        pieces = self._tokenizer.encode(text)
+        wholes = [mark for unit in units(normalise(text)) for mark in self._whole(unit)]
+        pairs = self._neighbours.pairs_in(pieces) if self.keeps_order else []
+        marks = [*wholes, *(evidence(hash, len(self._tokenizer)) for hash in pairs)]
+        return QueryWord(text, tuple(dict.fromkeys(pieces)), (tuple(dict.fromkeys(marks)),))
+
+    def beginning(self, letters: str) -> QueryWord:
+        terms = self._tokenizer.beginning_with(normalise(letters))
+        return QueryWord(letters + "*", tuple(terms), tuple((Evidence(term),) for term in terms))
+
+    def weigh_terms(
+        self, terms: Sequence[int], statistics: TermStatistics | None = None
+    ) -> dict[int, float]:
+        return {term: float(self._importance[term] / self._certainty[term]) for term in terms}
 
     def _whole(self, unit: Unit) -> list[Evidence]:
         """What a page has that holds this unit."""

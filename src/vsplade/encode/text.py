@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -183,6 +183,23 @@ class TextEncoder:
                 found.append(QueryWord(typed, tuple(pieces), ((*map(Evidence, pieces), *whole),)))
         return found
 
+    keeps_order = False
+
+    def phrase(self, text: str) -> QueryWord:
+        """All words as a whole; the text encoder does not keep their order."""
+        words = self.query_words(text)
+        pieces = dict.fromkeys(term for word in words for term in word.parts)
+        return QueryWord(text, tuple(pieces), (tuple(m for word in words for m in word.wholes[0]),))
+
+    def beginning(self, letters: str) -> QueryWord:
+        terms = self._tokenizer.beginning_with(normalise(letters))
+        return QueryWord(letters + "*", tuple(terms), tuple((Evidence(term),) for term in terms))
+
+    def weigh_terms(
+        self, terms: Sequence[int], statistics: TermStatistics | None = None
+    ) -> dict[int, float]:
+        return dict(zip(terms, self._idf(np.array(terms, np.uint32), statistics).tolist(), strict=True))
+
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
         """Idf times the number of times a term is asked for; without statistics the idf is left out."""
         counts: defaultdict[int, float] = defaultdict(float)
@@ -195,11 +212,15 @@ class TextEncoder:
         asked = sorted(counts.items())
         terms = np.array([term for term, _ in asked], dtype=np.uint32)
         weights = np.array([count for _, count in asked], dtype=np.float64)
-        if statistics is not None and len(terms):
-            df = np.minimum(statistics.document_frequency(terms), statistics.pages).astype(np.float64)
-            # Lucene's idf: positive however common the term is, so no match is ever worth less than none.
-            weights *= np.log1p((statistics.pages - df + 0.5) / (df + 0.5))
-        return SparseVector(terms, weights.astype(np.float32))
+        return SparseVector(terms, (weights * self._idf(terms, statistics)).astype(np.float32))
+
+    @staticmethod
+    def _idf(terms: NDArray[np.uint32], statistics: TermStatistics | None) -> NDArray[np.float64]:
+        if statistics is None or not len(terms):
+            return np.ones(len(terms))
+        df = np.minimum(statistics.document_frequency(terms), statistics.pages).astype(np.float64)
+        # Lucene's idf: positive however common the term is, so no match is ever worth less than none.
+        return np.log1p((statistics.pages - df + 0.5) / (df + 0.5))
 
     def _saturate(self, counts: NDArray[np.float64], length: int) -> NDArray[np.float64]:
         opts = self.options
