@@ -4,12 +4,12 @@
     python benchmarks/single_words.py DATASET --text                     # the same on the text layer
 
 DATASET is a folder as ``vsplade eval`` reads it, with a transcription of its pages beside it
-(``vlm_text.jsonl.gz``); ``vsplade eval DATASET --keep-vectors vectors.npz`` makes the vectors. Targets are drawn
-from the transcription with a seed: 80 words (spelled in lower case, so hardly any names), 80 numbers and 56
-codes of letters and digits, each on one page only however it is written (``1,275`` is ``1275``). Every second
-target is half A, on which settings were chosen; half B judges. Prints JSON: rank 1 of all and of each half; the
-share of targets that is told as found on its own page (no more can be expected where pixels were misread), and
-how many other pages are said to hold a target.
+(``vlm_text.jsonl.gz``); ``vsplade eval DATASET --keep-vectors vectors.npz`` makes the vectors. Targets are
+drawn from the transcription with a seed: 80 words (spelled in lower case, so hardly any names), 80 numbers
+and 56 codes of letters and digits, each on one page only however it is written (``1,275`` is ``1275``).
+Every second target is half A, on which settings were chosen; half B judges. Prints JSON: rank 1 of all and
+of each half; the share of targets that is told as found on its own page (no more can be expected where
+pixels were misread), and how many other pages are said to hold a target.
 """
 
 from __future__ import annotations

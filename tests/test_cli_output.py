@@ -110,4 +110,3 @@ def test_words_show_whether_the_page_holds_them() -> None:
     statuses = ["not found", "found", "found", "not found", "in part"]
     shown = click.unstyle(highlight(words, statuses, {turbine, blade, *pieces}, matches))
     assert shown == "the  turbine 2.00  turbine  [blade]  xyzzyq (in part) 1.50"
-

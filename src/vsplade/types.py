@@ -118,7 +118,7 @@ class QueryWord:
     parts: tuple[int, ...]
     """The terms of its pieces: where a page has some of them, it may hold a similar word."""
     wholes: tuple[tuple[Evidence, ...], ...]
-    """For each way to write it all that a page has which holds it: its pieces, and that they stand together."""
+    """For each way to write it: all that a page has which holds it, also that its pieces stand together."""
 
     @property
     def terms(self) -> set[int]:
@@ -227,9 +227,7 @@ class WordEncoder(Encoder, Protocol):
         """What pages have that hold a word with this beginning."""
         ...
 
-    def weigh_terms(
-        self, terms: Sequence[int], statistics: TermStatistics | None = None
-    ) -> dict[int, float]:
+    def weigh_terms(self, terms: Sequence[int], statistics: TermStatistics | None = None) -> dict[int, float]:
         """What terms weigh in a query, each by itself."""
         ...
 
@@ -254,8 +252,8 @@ class Hit:
     metadata: Metadata = field(hash=False)
     matches: Sequence[TermMatch] = field(default=(), hash=False)
     words: Sequence[WordMatch] = field(default=(), hash=False)
-    """The query's words, and whether the page holds each: as a whole, in part or not. Empty where the query was
-    a vector, or the encoder knows no whole words.
+    """The query's words, and whether the page holds each: as a whole, in part or not. Empty where the query
+    was a vector, or the encoder knows no whole words.
     """
 
     def explain(self) -> Sequence[TermMatch]:

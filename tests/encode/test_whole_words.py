@@ -102,9 +102,7 @@ class TestBoth:
             ("HARBOUR", "the harbour", "found"),
         ],
     )
-    def test_status(
-        self, encoder: TextEncoder | ReaderEncoder, word: str, text: str, status: str
-    ) -> None:
+    def test_status(self, encoder: TextEncoder | ReaderEncoder, word: str, text: str, status: str) -> None:
         assert self.status(encoder, word, text) == status
 
     def test_pages_with_the_whole_word_come_first(self, encoder: TextEncoder | ReaderEncoder) -> None:

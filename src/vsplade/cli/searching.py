@@ -110,8 +110,8 @@ def search(
 ) -> None:
     """Find the pages that answer QUERY, best first.
 
-    "a phrase" and +word must stand on a page, -word must not; word* is any word with this beginning. Write -- before
-    a query that begins with -.
+    "a phrase" and +word must stand on a page, -word must not; word* is any word with this beginning. Write
+    -- before a query that begins with -.
     """
     from vsplade.encode import load_encoder
     from vsplade.index import Index, TwoStage
@@ -167,7 +167,9 @@ def what_is_missing(words: Sequence[WordMatch]) -> str:
     if not missing:
         return ""
     if len(missing) == len(words):
-        return f"Nothing found: no page holds {' or '.join(missing)}. These hold similar words or parts of them:"
+        return (
+            f"Nothing found: no page holds {' or '.join(missing)}. These hold similar words or parts of them:"
+        )
     return f"No page holds {' or '.join(missing)}. Pages with the other words:"
 
 

@@ -34,5 +34,5 @@ def stamped(weights: NDArray[np.float32], checks: NDArray[Any]) -> NDArray[np.fl
 
 
 def evidence(hash: int, behind: int) -> Evidence:
-    """What a page has where a hash stands: its term, which lies ``behind`` the vocabulary, with this check."""
+    """What a page has where a hash stands: its term, ``behind`` the vocabulary, with this check."""
     return Evidence(behind + (hash >> CHECK), hash & MASK, MASK)

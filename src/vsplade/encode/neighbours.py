@@ -37,11 +37,11 @@ DOUBTFUL = 0.05
 LINE = 0.6
 """Middles of words on one line are at most so many em above or below each other."""
 CLOSEST = -0.5
-"""Em from the end of the left term to the beginning of the right one, at least: widths are a guess, so they may
-seem to overlap."""
+"""Em from the end of the left term to the beginning of the right one, at least: widths are a guess, so they
+may seem to overlap."""
 PIECE_OVERLAP, PIECE_GAP = -1.8, 2.0
-"""The same from one piece of a word to the next, least and most: the pieces of a short word share letters, those
-of a long one leave letters out."""
+"""The same from one piece of a word to the next, least and most: the pieces of a short word share letters,
+those of a long one leave letters out."""
 TIGHT = 0.9
 """The same, from one run of a number or a code to the next: room for a mark, not for a column's gap."""
 SAME_TYPE = 0.5
@@ -49,9 +49,20 @@ SAME_TYPE = 0.5
 WHOLE = 0.2
 """Whole words are kept from this expected count on."""
 THREE_PIECES = 2 / 3
-"""The chances of three pieces of one word are multiplied, to this power: so they count as those of two do. Three
-pieces that fit by accident were not seen (docs/log.md)."""
-SETTINGS = (CANDIDATES, DOUBTFUL, LINE, CLOSEST, PIECE_OVERLAP, PIECE_GAP, TIGHT, SAME_TYPE, WHOLE, THREE_PIECES)
+"""The chances of three pieces of one word are multiplied, to this power: so they count as those of two do.
+Three pieces that fit by accident were not seen (docs/log.md)."""
+SETTINGS = (
+    CANDIDATES,
+    DOUBTFUL,
+    LINE,
+    CLOSEST,
+    PIECE_OVERLAP,
+    PIECE_GAP,
+    TIGHT,
+    SAME_TYPE,
+    WHOLE,
+    THREE_PIECES,
+)
 """All that changes which neighbours a page has."""
 AT_ONCE = 1024
 """Terms whose surroundings are gone through at a time: bounds the memory on a page full of noise."""
@@ -111,8 +122,8 @@ class Kept:
 
 
 def hashed(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.int64]:
-    """Of a pair of terms: its number and its check (``checks.split``); part of the index's format, so never to be
-    changed.
+    """Of a pair of terms: its number and its check (``checks.split``); part of the index's format, so never
+    to be changed.
     """
     key = left.astype(np.uint64) << np.uint64(32) | right.astype(np.uint64)
     with np.errstate(over="ignore"):
@@ -175,7 +186,8 @@ class Neighbours:
         hashes = (
             self._hashed(row[:-1], row[1:]) if len(row) < 3 else self._hashed(row[:-2], row[1:-1], row[2:])
         )
-        return hashes.tolist()
+        numbers: list[int] = hashes.tolist()
+        return numbers
 
     def on_page(self, cells: Cells) -> Standing:
         """Every two cells of a copy of the page that may hold neighbours, and the whole words among them."""
@@ -216,8 +228,8 @@ class Neighbours:
         left: NDArray[np.int64],
         right: NDArray[np.int64],
     ) -> Pairs:
-        """Beginnings with the ends that follow, and every three terms of which the second follows the first closely and the
-        third the second; ``left`` and ``right`` are the close pairs.
+        """Beginnings with the ends that follow, and every three terms of which the second follows the first
+        closely and the third the second; ``left`` and ``right`` are the close pairs.
         """
         two = self.went_on[term[right]] & ~self.went_on[term[left]] & ~self.goes_on[term[right]]
         order = np.argsort(left, kind="stable")

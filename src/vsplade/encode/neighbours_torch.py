@@ -1,5 +1,5 @@
-"""``Neighbours.on_page`` for the pages of a batch at once, on the device: the same pairs and whole words, already
-counted.
+"""``Neighbours.on_page`` for the pages of a batch at once, on the device: the same pairs and whole words,
+already counted.
 
 On the host it took 2 ms a page, six times what all of the network's kernels take.
 """

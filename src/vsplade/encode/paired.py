@@ -129,9 +129,7 @@ class PairedEncoder:
         chosen = self.first if isinstance(self.first, WordEncoder) else self.text
         return chosen.beginning(letters)
 
-    def weigh_terms(
-        self, terms: Sequence[int], statistics: TermStatistics | None = None
-    ) -> dict[int, float]:
+    def weigh_terms(self, terms: Sequence[int], statistics: TermStatistics | None = None) -> dict[int, float]:
         chosen = self.first if isinstance(self.first, WordEncoder) else self.text
         return chosen.weigh_terms(terms, statistics)
 

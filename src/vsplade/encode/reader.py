@@ -132,7 +132,15 @@ class ReaderEncoder:
         for table in ("query.npy", "related.npy", "certainty.npy"):
             digest.update((self._folder / table).read_bytes())
         rest = {k: self._config[k] for k in (*_READING, *_WEIGHTING, "related", "lightest")}
-        settings = [rest, self.options.point, self.reading_edge, SETTINGS, NEIGHBOURS, WHOLE_WORD, WHOLE_NUMBER]
+        settings = [
+            rest,
+            self.options.point,
+            self.reading_edge,
+            SETTINGS,
+            NEIGHBOURS,
+            WHOLE_WORD,
+            WHOLE_NUMBER,
+        ]
         digest.update(json.dumps(settings, sort_keys=True).encode())
         return f"reader-{digest.hexdigest()}"
 
@@ -259,9 +267,7 @@ class ReaderEncoder:
         terms = self._tokenizer.beginning_with(normalise(letters))
         return QueryWord(letters + "*", tuple(terms), tuple((Evidence(term),) for term in terms))
 
-    def weigh_terms(
-        self, terms: Sequence[int], statistics: TermStatistics | None = None
-    ) -> dict[int, float]:
+    def weigh_terms(self, terms: Sequence[int], statistics: TermStatistics | None = None) -> dict[int, float]:
         return {term: float(self._importance[term] / self._certainty[term]) for term in terms}
 
     def _whole(self, unit: Unit) -> list[Evidence]:

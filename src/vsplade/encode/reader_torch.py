@@ -319,8 +319,8 @@ class TorchReaderEncoder(ReaderEncoder):
         return self._joined(words, lengths, *columns) if columns else words
 
     def _pairs(self, found: Found, probability: Tensor, term: Tensor, batch: Batch) -> Steps[list[Tensor]]:
-        """The neighbours that are kept: how many on each page, their numbers, expected counts, checks and terms;
-        none of it where the point has no pairs.
+        """The neighbours that are kept: how many on each page, their numbers, expected counts, checks and
+        terms; none of it where the point has no pairs.
         """
         if "pair" not in self._point:
             return []

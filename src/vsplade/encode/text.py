@@ -195,9 +195,7 @@ class TextEncoder:
         terms = self._tokenizer.beginning_with(normalise(letters))
         return QueryWord(letters + "*", tuple(terms), tuple((Evidence(term),) for term in terms))
 
-    def weigh_terms(
-        self, terms: Sequence[int], statistics: TermStatistics | None = None
-    ) -> dict[int, float]:
+    def weigh_terms(self, terms: Sequence[int], statistics: TermStatistics | None = None) -> dict[int, float]:
         return dict(zip(terms, self._idf(np.array(terms, np.uint32), statistics).tolist(), strict=True))
 
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:

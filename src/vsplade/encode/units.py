@@ -67,8 +67,8 @@ def _joined(left: str, between: str, right: str) -> bool:
 
 
 def readings(typed: str, known: Callable[[str], bool]) -> list[list[Unit]]:
-    """The units of a typed text, and those of the same text with its numbers written otherwise: without groups
-    of thousands where it has them, with groups where not (years and other ``known`` runs stay).
+    """The units of a typed text, and those of the same text with its numbers written otherwise: without
+    groups of thousands where it has them, with groups where not (years and other ``known`` runs stay).
     """
     text = normalise(typed)
     plain = ungrouped(text)

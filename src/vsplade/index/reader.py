@@ -185,10 +185,10 @@ class Index:
     ) -> list[Hit]:
         """The ``k`` best pages for words (or a ready vector). Exact, unless ``two_stage`` is given.
 
-        ``"a phrase"`` and ``+word`` must stand on a page, ``-word`` must not, ``word*`` is a beginning; a vector
-        takes these conditions from ``where``. A score is the float32 of the float64 sum, by increasing term, of
-        query weight times page weight; equal scores are ordered as the pages were last added. Only pages that
-        share a term and have at least ``min_score`` are results.
+        ``"a phrase"`` and ``+word`` must stand on a page, ``-word`` must not, ``word*`` is a beginning; a
+        vector takes these conditions from ``where``. A score is the float32 of the float64 sum, by
+        increasing term, of query weight times page weight; equal scores are ordered as the pages were last
+        added. Only pages that share a term and have at least ``min_score`` are results.
         """
         return list(self.search_batch([query], k, filter, two_stage, min_score=min_score, where=where)[0])
 
@@ -266,8 +266,8 @@ class Index:
         return conditions(parsed, self.encoder)
 
     def query_words(self, query: Query) -> list[QueryWord]:
-        """What a query asks for: words, phrases and beginnings; nothing of a vector, or where the encoder knows
-        only pieces of words.
+        """What a query asks for: words, phrases and beginnings; nothing of a vector, or where the encoder
+        knows only pieces of words.
         """
         return query_words(parse(query), self.encoder) if isinstance(query, str) else []
 

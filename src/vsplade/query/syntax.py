@@ -1,7 +1,7 @@
 """What searchers type: words, ``"a phrase"``, ``+must``, ``-must not``, ``beginning*``.
 
-Anything else that looks like an operator of another search engine is searched for as words, and a note says so.
-A hyphen inside a word, ``C++`` and ``-5`` are no operators.
+Anything else that looks like an operator of another search engine is searched for as words, and a note says
+so. A hyphen inside a word, ``C++`` and ``-5`` are no operators.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ class _Parser:
 
     def parse(self, text: str) -> ParsedQuery:
         if text.count('"') % 2:
-            self.notes.append('A quote (") has no partner; it is ignored. Write "two quotes" around a phrase.')
+            self.notes.append(
+                'A quote (") has no partner; it is ignored. Write "two quotes" around a phrase.'
+            )
             at = text.rindex('"')
             text = text[:at] + " " + text[at + 1 :]
         for sign, phrase, word in _TOKEN.findall(text):
@@ -74,16 +76,19 @@ class _Parser:
             self.found[name] for name in ("words", "phrases", "must", "beginnings")
         ):
             self.notes.append("The query only says what pages must not hold. Add a word to search for.")
-        return ParsedQuery(**{name: tuple(texts) for name, texts in self.found.items()}, notes=tuple(self.notes))
+        return ParsedQuery(
+            **{name: tuple(texts) for name, texts in self.found.items()}, notes=tuple(self.notes)
+        )
 
     def _word(self, word: str) -> None:
         sign, rest = (word[0], word[1:]) if word[0] in "+-" else ("", word)
         if sign and not rest[:1].isalnum():
             sign, rest = "", word  # "--", "+-", a dash
         if sign == "-" and rest[0].isdigit():
-            sign = ""
+            sign, number = "", rest
+            rest = word
             self.notes.append(
-                f'{word} is searched for as a number. To leave out pages that hold it, write -"{rest}".'
+                f'{word} is searched for as a number. To leave out pages that hold it, write -"{number}".'
             )
         if sign:
             self.found["must" if sign == "+" else "must_not"].append(rest)
@@ -95,7 +100,9 @@ class _Parser:
 
     def _beginning(self, letters: str) -> None:
         if len(letters) < SHORTEST_BEGINNING:
-            self.notes.append(f"{letters}* is too short: write at least {SHORTEST_BEGINNING} letters before *.")
+            self.notes.append(
+                f"{letters}* is too short: write at least {SHORTEST_BEGINNING} letters before *."
+            )
             self.found["words"].append(letters)
         else:
             self.found["beginnings"].append(letters)
@@ -104,8 +111,8 @@ class _Parser:
         """A note where a word looks like an operator that there is not."""
         if word in ("AND", "OR", "NOT"):
             self.notes.append(
-                f"{word} is searched for as a word. All words count anyway; +word must stand on a page, -word "
-                "must not."
+                f"{word} is searched for as a word. All words count anyway; +word must stand on a page, "
+                "-word must not."
             )
         elif _FIELD.fullmatch(word):
             name, _, value = word.partition(":")
