@@ -156,5 +156,5 @@ def test_the_check_tells_apart_what_the_number_does_not() -> None:
     assert word.on(SparseVector(page, other).weight_bits()) == "in part"
     same = stamped(np.ones(len(page), np.float32), np.full(len(page), mark.check))
     assert word.on(SparseVector(page, same).weight_bits()) == "found"
-    hashes = np.array(neighbours.whole(list(word.parts)))
+    hashes = np.array(neighbours.whole(word.parts))
     assert (split(hashes)[0] == hashes >> CHECK).all()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -156,6 +157,7 @@ class Neighbours:
         self.digits = np.array([token.isdigit() for token in tokens])
         self.number = np.array([letters_of(token).isdigit() for token in tokens])
         self.width = np.array([width_of(letters_of(token)) for token in tokens], np.float32)
+        self.whole = lru_cache(maxsize=1 << 14)(self._whole)
         self._seen = np.full((PAIRS, 3), -1, np.int32)
         """The last pair or triple of each number, to show people words and not numbers."""
 
@@ -170,14 +172,14 @@ class Neighbours:
         hashes: list[int] = self._hashed(row[:-1], row[1:]).tolist()
         return hashes
 
-    def in_line(self, units: Sequence[Sequence[int]]) -> Standing:
+    def in_line(self, units: Sequence[tuple[int, ...]]) -> Standing:
         """A page of which every word was read without error, as one long line; a unit has its pieces."""
         row = np.array([piece for unit in units for piece in unit], np.int64)
         row = row[self.heavy[row]]
         whole = np.array([number for unit in units for number in self.whole(unit)], np.int64)
         return Standing(*(_certain(hashes) for hashes in (self._hashed(row[:-1], row[1:]), whole)))
 
-    def whole(self, pieces: Sequence[int]) -> list[int]:
+    def _whole(self, pieces: tuple[int, ...]) -> list[int]:
         """The hashes of one word, number or code that has these pieces: a page that has them all holds it.
         None where only one of them is heavy.
         """

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -198,6 +198,7 @@ class ReaderEncoder:
     def _related(self) -> NDArray[np.int64]:
         """(pairs, 2) sorted: a term of the query, and one that it also asks for."""
         pairs: NDArray[np.int64] = np.load(self._folder / "related.npy", allow_pickle=False).astype(np.int64)
+        pairs = np.asfortranarray(pairs)  # the first column is searched
         return pairs
 
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
@@ -207,30 +208,42 @@ class ReaderEncoder:
         """
         table = self._importance
         weights: dict[int, float] = {}
-        text_terms = self._tokenizer.encode(text)
+        first, *others = readings(text, self._known)
+        text_terms = [term for unit in first for term in self._pieces(unit)]
         terms = set(text_terms)
-        for term in terms:
-            first, last = np.searchsorted(self._related[:, 0], (term, term + 1))
-            for other in self._related[first:last, 1].tolist():
-                share = self._config["related"] * float(min(table[term], table[other]))
-                weights[other] = max(weights.get(other, 0.0), share)
+        for term, other in self._related_to(terms):
+            share = self._config["related"] * float(min(table[term], table[other]))
+            weights[other] = max(weights.get(other, 0.0), share)
         weights |= {term: float(table[term]) for term in terms}
         heavy = {term: weight for term, weight in weights.items() if weight >= self._config["lightest"]}
         kept = heavy or weights
         words = {term: kept[term] / float(self._certainty[term]) for term in kept}
         pairs = self._config["pairs"]
         behind = dict.fromkeys(self._neighbours.in_text(text_terms), pairs["weight"] / pairs["share"])
-        for number, weight in self._whole_words(text).items():
+        for number, weight in self._whole_words([first, *others]).items():
             behind[number] = max(behind.get(number, 0.0), weight / pairs["share"])
         return SparseVector.from_dict(
             words | {len(self._tokenizer) + number: weight for number, weight in behind.items()}
         )
 
-    def _whole_words(self, text: str) -> dict[int, float]:
-        """The numbers of the rare words, numbers and codes of a text, and what each weighs in a query."""
+    def _related_to(self, terms: Collection[int]) -> Iterator[tuple[int, int]]:
+        """Every term with each one that it also asks for."""
+        asked = np.fromiter(terms, np.int64, len(terms))
+        column = self._related[:, 0]
+        firsts, lasts = (np.searchsorted(column, asked + more).tolist() for more in (0, 1))
+        for term, first, last in zip(asked.tolist(), firsts, lasts, strict=True):
+            for other in self._related[first:last, 1].tolist() if first < last else ():
+                yield term, other
+
+    def _whole_words(self, given: Sequence[Sequence[Unit]]) -> dict[int, float]:
+        """The numbers of rare words, numbers and codes, as they are written and as they may be, and what each
+        weighs in a query.
+        """
         weights: dict[int, float] = {}
-        for reading in readings(text, self._known):
+        for reading in given:
             for unit in reading:
+                if len(unit) == 1 and self._known(unit[0]):
+                    continue
                 worth = WHOLE_NUMBER if any(run.isdigit() for run in unit) else WHOLE_WORD
                 hashes = self._neighbours.whole(self._pieces(unit))
                 weights |= {hash >> CHECK: worth / len(hashes) for hash in hashes}
@@ -276,8 +289,8 @@ class ReaderEncoder:
         hashes = self._neighbours.whole(pieces) if "pair" in self._point else []
         return [*map(Evidence, pieces), *(evidence(hash, len(self._tokenizer)) for hash in hashes)]
 
-    def _pieces(self, unit: Unit) -> list[int]:
-        return [term for run in unit for term, _, _ in self._tokenizer.spans(run)]
+    def _pieces(self, unit: Unit) -> tuple[int, ...]:
+        return tuple(term for run in unit for term, _, _ in self._tokenizer.spans(run))
 
     def _known(self, run: str) -> bool:
         return self._tokenizer.term(run) is not None

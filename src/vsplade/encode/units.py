@@ -16,6 +16,7 @@ from vsplade.encode.tokenizer import LONGEST_WORD, normalise
 Unit = tuple[str, ...]
 """Runs of letters and runs of digits, in order."""
 
+_DIGITS = re.compile("[0-9]")
 _RUNS = re.compile(r"[a-z]+|[0-9]+")
 _BESIDE_A_DIGIT = frozenset("-./–‐‑")
 _BETWEEN_DIGITS = _BESIDE_A_DIGIT | frozenset(",:'’")
@@ -71,6 +72,8 @@ def readings(typed: str, known: Callable[[str], bool]) -> list[list[Unit]]:
     groups of thousands where it has them, with groups where not (years and other ``known`` runs stay).
     """
     text = normalise(typed)
+    if not _DIGITS.search(text):
+        return [list(units(text))]
     plain = ungrouped(text)
     if plain != text:
         return [list(units(text)), list(units(plain))]

@@ -22,7 +22,7 @@ from vsplade.query.filters import Filter
 from vsplade.query.holding import status
 from vsplade.query.plan import NOTHING, Masks, Ranking, Searchable, checked_query, checked_top
 from vsplade.query.shares import Shares
-from vsplade.query.syntax import parse
+from vsplade.query.syntax import has_operators, parse
 from vsplade.query.two_stage import TwoStage, recall
 from vsplade.types import (
     Encoder,
@@ -257,13 +257,18 @@ class Index:
 
     def encode_query(self, query: Query) -> SparseVector:
         """A query's weights, checked; words are looked up with the index's encoder."""
-        vector = encode(parse(query), self.encoder, self) if isinstance(query, str) else query
+        if not isinstance(query, str):
+            vector = query
+        elif has_operators(query):
+            vector = encode(parse(query), self.encoder, self)
+        else:
+            vector = self.encoder.encode_query(query, self)
         return checked_query(vector, self.identity.terms)
 
     def _conditions(self, query: Query) -> Conditions:
-        if not isinstance(query, str) or not (parsed := parse(query)).conditions:
-            return _NO_CONDITIONS
-        return conditions(parsed, self.encoder)
+        if isinstance(query, str) and has_operators(query):
+            return conditions(parse(query), self.encoder)
+        return _NO_CONDITIONS
 
     def query_words(self, query: Query) -> list[QueryWord]:
         """What a query asks for: words, phrases and beginnings; nothing of a vector, or where the encoder

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 _SPECIAL = re.compile(r'["“”„+*~^():]|(?:^|\s)-|\b(?:AND|OR|NOT)\b')
+_SIGNS = (*'"“”„+*~^():-', "AND", "OR", "NOT")
 _TOKEN = re.compile(r'([+-]?)"([^"]*)"|(\S+)')
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"'})
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z_.]*:(?!//)\S+")
@@ -46,9 +47,14 @@ class ParsedQuery:
         return not (self.conditions or self.beginnings)
 
 
+def has_operators(text: str) -> bool:
+    """Whether there may be any: what every query is asked, so first by the letters alone."""
+    return any(sign in text for sign in _SIGNS) and _SPECIAL.search(text) is not None
+
+
 @lru_cache(maxsize=256)
 def parse(text: str) -> ParsedQuery:
-    if not _SPECIAL.search(text):
+    if not has_operators(text):
         return ParsedQuery((text,))
     return _Parser().parse(text.translate(_QUOTES))
 
@@ -128,4 +134,4 @@ class _Parser:
             self.notes.append(f"{word}: ~ and ^ have no meaning here; they are ignored.")
 
 
-__all__ = ["ParsedQuery", "parse"]
+__all__ = ["ParsedQuery", "has_operators", "parse"]
