@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 
 from vsplade.encode.boxes import box_on_ink
 from vsplade.encode.cells import SETTINGS, CellReader, Cells, at_size
-from vsplade.encode.checks import CHECK, evidence, stamped
+from vsplade.encode.checks import stamped
 from vsplade.encode.neighbours import PAIRS, Kept, Neighbours
 from vsplade.encode.neighbours import SETTINGS as NEIGHBOURS
-from vsplade.encode.tokenizer import Tokenizer, letters_of, normalise
-from vsplade.encode.units import Unit, readings, units
+from vsplade.encode.reader_words import WHOLE_NUMBER, WHOLE_WORD, ReaderWords
+from vsplade.encode.tokenizer import Tokenizer, letters_of
 from vsplade.encode.weighting import PageWeighting, damped
 from vsplade.errors import InputError
-from vsplade.types import Box, Evidence, Page, QueryWord, SparseVector, TermStatistics, Vocabulary
+from vsplade.types import Box, Page, QueryWord, SparseVector, TermStatistics, Vocabulary
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -40,8 +40,6 @@ _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
 _READING = ("points", "scales", "floor", "zoom", "tiny", "large", "doubt", "pairs")
 _FILES = ("trunk.onnx", "head.onnx", "size.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
 
-WHOLE_WORD, WHOLE_NUMBER = 3.0, 8.0
-"""What a whole word, and a whole number or code, weighs in a query beside its pieces (docs/log.md)."""
 SMALLEST_EDGE, LARGEST_EDGE = 64, 8192
 """Pixels. A page of 8,192 takes 64 times as long as one of 1,024."""
 
@@ -208,8 +206,8 @@ class ReaderEncoder:
         """
         table = self._importance
         weights: dict[int, float] = {}
-        first, *others = readings(text, self._known)
-        text_terms = [term for unit in first for term in self._pieces(unit)]
+        written = self._words.readings(text)
+        text_terms = [term for unit in written[0] for term in self._words.pieces(unit)]
         terms = set(text_terms)
         for term, other in self._related_to(terms):
             share = self._config["related"] * float(min(table[term], table[other]))
@@ -220,7 +218,7 @@ class ReaderEncoder:
         words = {term: kept[term] / float(self._certainty[term]) for term in kept}
         pairs = self._config["pairs"]
         behind = dict.fromkeys(self._neighbours.in_text(text_terms), pairs["weight"] / pairs["share"])
-        for number, weight in self._whole_words([first, *others]).items():
+        for number, weight in self._words.weigh_whole(written).items():
             behind[number] = max(behind.get(number, 0.0), weight / pairs["share"])
         return SparseVector.from_dict(
             words | {len(self._tokenizer) + number: weight for number, weight in behind.items()}
@@ -235,65 +233,25 @@ class ReaderEncoder:
             for other in self._related[first:last, 1].tolist() if first < last else ():
                 yield term, other
 
-    def _whole_words(self, given: Sequence[Sequence[Unit]]) -> dict[int, float]:
-        """The numbers of rare words, numbers and codes, as they are written and as they may be, and what each
-        weighs in a query.
-        """
-        weights: dict[int, float] = {}
-        for reading in given:
-            for unit in reading:
-                if len(unit) == 1 and self._known(unit[0]):
-                    continue
-                worth = WHOLE_NUMBER if any(run.isdigit() for run in unit) else WHOLE_WORD
-                hashes = self._neighbours.whole(self._pieces(unit))
-                weights |= {hash >> CHECK: worth / len(hashes) for hash in hashes}
-        return weights
-
-    def query_words(self, text: str) -> list[QueryWord]:
-        """Each word as it was typed, between white space. Where the point keeps no neighbours, a page holds a
-        word that has all of its pieces.
-        """
-        found = []
-        for typed in text.split():
-            wholes = [
-                tuple(dict.fromkeys(mark for unit in reading for mark in self._whole(unit)))
-                for reading in readings(typed, self._known)
-            ]
-            if wholes[0]:
-                parts = dict.fromkeys(self._tokenizer.encode(typed))
-                found.append(QueryWord(typed, tuple(parts), tuple(wholes)))
-        return found
+    @cached_property
+    def _words(self) -> ReaderWords:
+        return ReaderWords(self._tokenizer, self._neighbours, self.keeps_order)
 
     @property
     def keeps_order(self) -> bool:
         return "pair" in self._point
 
+    def query_words(self, text: str) -> list[QueryWord]:
+        return self._words.query_words(text)
+
     def phrase(self, text: str) -> QueryWord:
-        """All words as a whole, and every two neighbours that are heavy enough to be kept as a pair."""
-        pieces = self._tokenizer.encode(text)
-        wholes = [mark for unit in units(normalise(text)) for mark in self._whole(unit)]
-        pairs = self._neighbours.pairs_in(pieces) if self.keeps_order else []
-        marks = [*wholes, *(evidence(hash, len(self._tokenizer)) for hash in pairs)]
-        return QueryWord(text, tuple(dict.fromkeys(pieces)), (tuple(dict.fromkeys(marks)),))
+        return self._words.phrase(text)
 
     def beginning(self, letters: str) -> QueryWord:
-        terms = self._tokenizer.beginning_with(normalise(letters))
-        return QueryWord(letters + "*", tuple(terms), tuple((Evidence(term),) for term in terms))
+        return self._words.beginning(letters)
 
     def weigh_terms(self, terms: Sequence[int], statistics: TermStatistics | None = None) -> dict[int, float]:
         return {term: float(self._importance[term] / self._certainty[term]) for term in terms}
-
-    def _whole(self, unit: Unit) -> list[Evidence]:
-        """What a page has that holds this unit."""
-        pieces = self._pieces(unit)
-        hashes = self._neighbours.whole(pieces) if "pair" in self._point else []
-        return [*map(Evidence, pieces), *(evidence(hash, len(self._tokenizer)) for hash in hashes)]
-
-    def _pieces(self, unit: Unit) -> tuple[int, ...]:
-        return tuple(term for run in unit for term, _, _ in self._tokenizer.spans(run))
-
-    def _known(self, run: str) -> bool:
-        return self._tokenizer.term(run) is not None
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         """As many pages at a time as there are threads; the next ones wait to be asked for."""
@@ -385,6 +343,6 @@ class ReaderEncoder:
         words = self.weigh(distinct, counts, float(len(terms)))
         if "pair" not in self._point:
             return words
-        pieces = [self._pieces(unit) for unit in units(normalise(text))]
+        pieces = [self._words.pieces(unit) for unit in self._words.readings(text)[0]]
         kept = self._neighbours.in_line(pieces).kept(self._point["pair"])
         return self._add_pairs(words, kept, float(len(terms)))
