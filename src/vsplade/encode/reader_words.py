@@ -1,4 +1,4 @@
-"""Whole words of queries, as the reader's pages have them: pieces, and hashes that say they stand together."""
+"""Whole words of queries, as the reader's pages have them: pieces, and hashes that say they are together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHOLE_WORD, WHOLE_NUMBER = 3.0, 8.0
 
 class ReaderWords:
     def __init__(self, tokenizer: Tokenizer, neighbours: Neighbours, kept: bool) -> None:
-        """``kept``: pages have their neighbours. Where not, a page holds a word that has all of its pieces."""
+        """``kept``: pages have their neighbours. Where not, a page with all pieces of a word holds it."""
         self._tokenizer, self._neighbours, self._kept = tokenizer, neighbours, kept
 
     def readings(self, text: str) -> list[list[Unit]]:
