@@ -43,7 +43,8 @@ class StoredHit(Hit):
             _set(self, name, explain(search.query, segment.vector(page), search.token, search.words()))
         elif name == "words":
             segment, page = self._search.snapshot.locate(self._number)
-            _set(self, name, match_words(self._search.words(), segment.vector(page)))
+            words = self._search.words()
+            _set(self, name, match_words(words, segment.vector(page)) if words else ())
         elif name in ("metadata", "doc_id", "page_num"):
             segment, page = self._search.snapshot.locate(self._number)
             metadata = segment.metadata(page)
