@@ -42,9 +42,12 @@ class StoredHit(Hit):
             segment, page = search.snapshot.locate(self._number)
             _set(self, name, explain(search.query, segment.vector(page), search.token, search.words()))
         elif name == "words":
-            segment, page = self._search.snapshot.locate(self._number)
             words = self._search.words()
-            _set(self, name, match_words(words, segment.vector(page)) if words else ())
+            if words:
+                segment, page = self._search.snapshot.locate(self._number)
+                _set(self, name, match_words(words, segment.vector(page)))
+            else:
+                _set(self, name, ())
         elif name in ("metadata", "doc_id", "page_num"):
             segment, page = self._search.snapshot.locate(self._number)
             metadata = segment.metadata(page)
