@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,17 +18,29 @@ from vsplade.index.identity import EncoderIdentity, check_encoder
 from vsplade.index.manifest import JsonValue
 from vsplade.index.segment import Segment
 from vsplade.index.snapshot import Snapshot
+from vsplade.query.conditions import Conditions, conditions, encode, notes, query_words
 from vsplade.query.engine import AdaptiveEngine, WorkBudget, checked_engine
 from vsplade.query.filters import Filter
+from vsplade.query.holding import status
 from vsplade.query.plan import NOTHING, Masks, Ranking, Searchable, checked_query, checked_top
 from vsplade.query.shares import Shares
+from vsplade.query.syntax import has_operators, parse
 from vsplade.query.two_stage import TwoStage, recall
-from vsplade.types import Encoder, Hit, Metadata, SparseVector, shown
+from vsplade.types import (
+    Encoder,
+    Hit,
+    Metadata,
+    QueryWord,
+    SparseVector,
+    WordMatch,
+    shown,
+)
 
 FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
 Query = str | SparseVector
 AnyQuery = TypeVar("AnyQuery", SparseVector, Query)
 
+_NO_CONDITIONS = Conditions()
 _QUERIES_AT_ONCE, _RESULTS_AT_ONCE = 25, 3000
 """What one call of the engine is asked for, at most. Queries of one call share what they read of a segment:
 more at once are faster still on one thread, but leave several threads waiting for each other at the end."""
@@ -173,14 +185,22 @@ class Index:
     # -- search ---------------------------------------------------------------------------------------
 
     def search(
-        self, query: Query, k: int = 10, filter: FilterLike = None, two_stage: TwoStage | None = None
+        self,
+        query: Query,
+        k: int = 10,
+        filter: FilterLike = None,
+        two_stage: TwoStage | None = None,
+        min_score: float = 0.0,
+        where: str | None = None,
     ) -> list[Hit]:
         """The ``k`` best pages for words (or a ready vector). Exact, unless ``two_stage`` is given.
 
-        A score is the float32 of the float64 sum, by increasing term, of query weight times page weight;
-        equal scores are ordered as the pages were last added. Only pages that share a term are results.
+        ``"a phrase"`` and ``+word`` must stand on a page, ``-word`` must not, ``word*`` is a beginning; a
+        vector takes these conditions from ``where``. A score is the float32 of the float64 sum, by
+        increasing term, of query weight times page weight; equal scores are ordered as the pages were last
+        added. Only pages that share a term and have at least ``min_score`` are results.
         """
-        return list(self.search_batch([query], k, filter, two_stage)[0])
+        return list(self.search_batch([query], k, filter, two_stage, min_score=min_score, where=where)[0])
 
     def search_vector(
         self, vector: SparseVector, k: int = 10, filter: FilterLike = None, two_stage: TwoStage | None = None
@@ -194,14 +214,29 @@ class Index:
         filter: FilterLike = None,
         two_stage: TwoStage | None = None,
         threads: int = 1,
+        min_score: float = 0.0,
+        where: str | None = None,
     ) -> list[Hits]:
         """``search`` for each query, on several threads (the compiled engine runs without the GIL).
 
         Each result reads as a list of hits, which are made when first looked at.
         """
-        view = self._view
-        answers = view.answer(queries, self.encode_query, k, Filter.of(filter), two_stage, threads)
-        return [Hits(Answered(view.snapshot, vector, self._token), ranking) for vector, ranking in answers]
+        view, chosen = self._view, Filter.of(filter)
+        wanted = [self._conditions(query if where is None else where) for query in queries]
+        plain = [query for query, conditions in zip(queries, wanted, strict=True) if not conditions]
+        together = iter(view.answer(plain, self.encode_query, k, chosen, two_stage, threads))
+        answers = [
+            view.answer([query], self.encode_query, k, chosen, two_stage, threads, conditions)[0]
+            if conditions
+            else next(together)
+            for query, conditions in zip(queries, wanted, strict=True)
+        ]
+        if min_score > 0:
+            answers = [(vector, ranking.at_least(min_score)) for vector, ranking in answers]
+        return [
+            Hits(Answered(view.snapshot, vector, self._token, partial(self.query_words, query)), ranking)
+            for query, (vector, ranking) in zip(queries, answers, strict=True)
+        ]
 
     def rank(
         self,
@@ -234,8 +269,36 @@ class Index:
         """A query's weights, checked; words are looked up with the index's encoder."""
         if isinstance(query, str):
             check_query_length(query)
-        vector = self.encoder.encode_query(query, self) if isinstance(query, str) else query
+        if not isinstance(query, str):
+            vector = query
+        elif has_operators(query):
+            vector = encode(parse(query), self.encoder, self)
+        else:
+            vector = self.encoder.encode_query(query, self)
         return checked_query(vector, self.identity.terms)
+
+    def _conditions(self, query: Query) -> Conditions:
+        if isinstance(query, str) and has_operators(query):
+            return conditions(parse(query), self.encoder)
+        return _NO_CONDITIONS
+
+    def query_words(self, query: Query) -> list[QueryWord]:
+        """What a query asks for: words, phrases and beginnings; nothing of a vector, or where the encoder
+        knows only pieces of words.
+        """
+        return query_words(parse(query), self.encoder) if isinstance(query, str) else []
+
+    def notes(self, query: str) -> list[str]:
+        """What in a query was not understood as it may have been meant, one sentence or two each."""
+        return notes(parse(query), self.encoder)
+
+    def look_up(self, query: Query, filter: FilterLike = None) -> list[WordMatch]:
+        """Each word of a query, and whether any page that passes ``filter`` holds it: as a whole (``found``),
+        only pieces of it (``in part``), or nothing (``not found``).
+        """
+        view, masks = self._view, self._view.masks(Filter.of(filter))
+        parts = list(zip((live.segment for live in view.snapshot.segments), masks, strict=True))
+        return [WordMatch(word.typed, status(parts, word)) for word in self.query_words(query)]
 
     def _token(self, term: int) -> str:
         """The term's name, or its number where the encoder that names it is not installed."""
@@ -277,6 +340,9 @@ class _View:
             masks.append(live.live if allowed is None else allowed)
         return masks
 
+    def _allowed(self, conditions: Conditions) -> list[NDArray[np.bool_]]:
+        return [conditions.mask(live.segment) for live in self.snapshot.segments]
+
     def answer(
         self,
         queries: Sequence[AnyQuery],
@@ -285,12 +351,18 @@ class _View:
         filter: Filter,
         two_stage: TwoStage | None,
         threads: int,
+        conditions: Conditions | None = None,
     ) -> list[tuple[SparseVector, Ranking]]:
         """Each query's vector and ranking; a query is encoded while other threads search."""
         k = checked_top(k)
         if not queries:
             return []
         masks = self.masks(filter)
+        if conditions:
+            masks = [
+                allowed if mask is None else mask & allowed
+                for mask, allowed in zip(masks, self._allowed(conditions), strict=True)
+            ]
         proposed = two_stage.proposed(k) if two_stage else 0
         first = encode(queries[0])
         engine = self.engine(two_stage.terms if two_stage else 0).prepare(first, len(queries))

@@ -51,6 +51,12 @@ class Ranking:
     names: Names | None = None
     """Where the engine reads them along."""
 
+    def at_least(self, score: float) -> Ranking:
+        """Without the pages below this score."""
+        kept = int(np.count_nonzero(self.scores >= np.float32(score)))
+        names = None if self.names is None else Names(self.names.starts[: kept + 1], self.names.bytes)
+        return Ranking(self.numbers[:kept], self.scores[:kept], names)
+
     def __len__(self) -> int:
         return len(self.numbers)
 
