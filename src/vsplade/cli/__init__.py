@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import click
 
-from vsplade.cli import indexing, inspecting, measuring, searching, training, vectors
+from vsplade.cli import indexing, inspecting, measuring, searching, serving, training, vectors
 from vsplade.cli.common import print_json
 from vsplade.errors import VspladeError
 
@@ -38,6 +38,7 @@ def cli() -> None:
 for command in (
     *indexing.COMMANDS,
     *searching.COMMANDS,
+    *serving.COMMANDS,
     *inspecting.COMMANDS,
     *vectors.COMMANDS,
     *measuring.COMMANDS,

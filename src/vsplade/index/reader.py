@@ -21,7 +21,8 @@ from vsplade.query.filters import Filter
 from vsplade.query.plan import NOTHING, Masks, Ranking, Searchable, checked_query, checked_top
 from vsplade.query.shares import Shares
 from vsplade.query.two_stage import TwoStage, recall
-from vsplade.types import Encoder, Hit, Metadata, SparseVector, shown
+from vsplade.results.explain import explain
+from vsplade.types import Encoder, Hit, Metadata, SparseVector, TermMatch, shown
 
 FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
 Query = str | SparseVector
@@ -77,6 +78,11 @@ class Index:
     def generation(self) -> int:
         """Number of the commit that is being read."""
         return self._view.snapshot.manifest.generation
+
+    @property
+    def commit(self) -> Snapshot:
+        """The commit that is being read; another object after every ``refresh`` that found a new one."""
+        return self._view.snapshot
 
     @property
     def identity(self) -> EncoderIdentity:
@@ -224,6 +230,10 @@ class Index:
         """A query's weights, checked; words are looked up with the index's encoder."""
         vector = self.encoder.encode_query(query, self) if isinstance(query, str) else query
         return checked_query(vector, self.identity.terms)
+
+    def explain(self, query: Query, id: str) -> list[TermMatch]:
+        """What each shared term would add to the page's score, whether or not it is among the best."""
+        return explain(self.encode_query(query), self.vector(id), self._token)
 
     def _token(self, term: int) -> str:
         """The term's name, or its number where the encoder that names it is not installed."""
