@@ -32,7 +32,8 @@ from vsplade.serve.settings import Settings
 
 REFRESH_SECONDS = 0.25
 """How often a worker looks for a new commit."""
-STATIC = {"app.js": "text/javascript", "style.css": "text/css", "icon.svg": "image/svg+xml"}
+_SCRIPTS = ("app.js", "api.js", "dom.js", "library.js", "viewer.js")
+STATIC = {**dict.fromkeys(_SCRIPTS, "text/javascript"), "style.css": "text/css", "icon.svg": "image/svg+xml"}
 _JSON = "application/json"
 
 
