@@ -102,7 +102,7 @@ class Neighbours:
         copy = np.unique(cells.pixel[row, 0], return_inverse=True)[1].reshape(-1)
         place[:, 1] += copy * (2 * TYPE[1] + place[:, 1].max(initial=0.0))  # copies below each other
         lefts, rights = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for left, right in _on_one_line(place[:, 1], em):
+        for left, right in on_one_line(place[:, 1], em):
             gap = (place[right, 0] - place[left, 0]) / em[left]
             ahead = gap > 0
             gap -= (self.width[term[left]] + self.width[term[right]]) / 2
@@ -131,7 +131,7 @@ class Neighbours:
         return f"{self._tokenizer.token(left)} {self._tokenizer.token(right)}" if left >= 0 else None
 
 
-def _on_one_line(
+def on_one_line(
     height: NDArray[np.float64], em: NDArray[np.float32]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Every two places that are at one height, give or take: rows of the one and of the other."""
