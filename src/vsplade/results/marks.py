@@ -14,6 +14,10 @@ from vsplade.encode.tokenizer import Tokenizer, normalise, split_words
 from vsplade.types import Box, TermMatch
 
 SNIPPET_WORDS = 28
+LIGHTEST = 0.08
+"""Terms that add less than this share of what the heaviest one adds ("of", "the") are not marked."""
+NEAR = 0.08
+"""Of the page's height, that one look takes in."""
 _TEXT_LAYER = "text:"
 _LETTERS = re.compile(r"[a-z0-9]+")
 
@@ -55,7 +59,8 @@ def matched_tokens(matches: Iterable[TermMatch]) -> dict[str, float]:
         token = match.token.removeprefix(_TEXT_LAYER)
         if " " not in token:
             found[token] = found.get(token, 0.0) + match.product
-    return found
+    least = LIGHTEST * max(found.values(), default=0.0)
+    return {token: weight for token, weight in found.items() if weight >= least}
 
 
 def find_marks(words: Sequence[PageWord], tokens: Mapping[str, float]) -> list[Mark]:
@@ -92,6 +97,20 @@ class _Asked:
         if names and all(name in self._tokens for name in names):
             return sum(self._tokens[name] for name in names)
         return 0.0
+
+
+def best_place(words: Sequence[PageWord], marks: Sequence[Mark], length: int = SNIPPET_WORDS) -> Box | None:
+    """Around the marked words of the snippet that lie near its first one: where to look on the page."""
+    first = _best_start(words, marks, length) if marks else 0
+    inside = [mark.box for mark in marks if first <= mark.word < first + length]
+    if not inside:
+        return None
+    around = inside[0]
+    for box in inside[1:]:
+        joined = around.around(box)
+        if joined.bottom - joined.top <= NEAR:
+            around = joined
+    return around
 
 
 def make_snippet(words: Sequence[PageWord], marks: Sequence[Mark], length: int = SNIPPET_WORDS) -> Snippet:

@@ -17,20 +17,21 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from vsplade.errors import PageError
 from vsplade.pages.resize import fit
 from vsplade.pages.viewing import PageViewer, ViewedPage, shared_viewer
-from vsplade.results.marks import Mark, PageWord, Snippet, find_marks, make_snippet, matched_tokens
+from vsplade.results.marks import Mark, PageWord, Snippet, best_place, find_marks, make_snippet, matched_tokens
 from vsplade.types import Box, Json, TermMatch
 
 if TYPE_CHECKING:
     from PIL import Image
 
     from vsplade.encode.reader import ReaderEncoder
+    from vsplade.encode.reading import PageText
 
 EDGE = 1600
 """Pixels of the longest edge of a page as it is kept: enough to read small print on a screen."""
 PICTURES, READINGS = 12, 512
 """Pages whose pixels, and whose words, are kept."""
 MARK_COLOUR = (255, 200, 0)
-MARK_EDGE = (176, 112, 0)
+MARK_EDGE = (224, 140, 0)
 
 Value = TypeVar("Value")
 Key = tuple[str, int, int]
@@ -67,6 +68,9 @@ class Seen:
 
     def snippet(self, length: int = 28) -> Snippet:
         return make_snippet(self.words, self.marks, length)
+
+    def best_place(self) -> Box | None:
+        return best_place(self.words, self.marks)
 
 
 class Sight:
@@ -114,17 +118,19 @@ def shared_sight() -> Sight:
 
 
 @cache
-def _reader() -> ReaderEncoder:
+def _reader() -> tuple[ReaderEncoder, PageText]:
     from vsplade.encode.reader import ReaderEncoder, ReaderOptions
+    from vsplade.encode.reading import PageText
+    from vsplade.encode.tokenizer import Tokenizer
 
-    return ReaderEncoder(ReaderOptions())
+    return ReaderEncoder(ReaderOptions()), PageText(Tokenizer.load())
 
 
 def _read(image: Image.Image) -> Iterable[PageWord]:
     """What the reader that ships sees, whatever encoder made the index."""
-    from vsplade.encode.reading import read_words
-
-    return [PageWord(word.text, word.box, word.certainty) for word in read_words(_reader(), image)]
+    reader, text = _reader()
+    lines = text.lines(reader.read(image))
+    return [PageWord(word.text, word.box, word.certainty) for line in lines for word in line]
 
 
 def _key(path: str, number: int) -> Key:

@@ -55,6 +55,7 @@ class Server:
             RequestError: _request_error,
             VspladeError: _vsplade_error,
             ClientDisconnect: _gone,
+            Exception: _bug,
         })  # fmt: skip
         routes.router.redirect_slashes = False
         self._gate = Gate(routes, self.settings, self.metrics, self.answers.quick)
@@ -256,6 +257,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
     words = {404: ("not_found", "There is nothing at this address."), 405: ("wrong_method", "Not with this method.")}
     code, message = words.get(error.status_code, ("failed", error.detail))
     return Response(error_body(code, message), error.status_code, dict(error.headers or {}), _JSON)
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    message = "The server failed on this request; its log has the trace."
+    return Response(error_body("bug", message), 500, media_type=_JSON)
 
 
 async def _gone(request: Request, error: Exception) -> Response:

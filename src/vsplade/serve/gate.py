@@ -102,9 +102,8 @@ class Gate:
             await self._refuse(send, from_vsplade(error), scope)
         except Exception:
             traceback.print_exc()
-            if answered:
-                raise
-            await _send(send, 500, error_body("bug", "The server failed on this request; its log has the trace."))
+            if not answered:
+                await _send(send, 500, error_body("bug", "The server failed on this request; its log has the trace."))
         finally:
             self._metrics.request(scope["path"], status, time.perf_counter() - started)
 

@@ -133,7 +133,8 @@ function hitCard(hit, place, best) {
         make("span", { class: "score", title: "Score" }, make("span", { class: "meter", "aria-hidden": "true" }, meter),
           make("span", { class: "hidden" }, "Score "), hit.score.toFixed(2)),
         ...tags.map(([key, value]) => make("span", { class: "tag" }, `${key}: ${value}`)), toggle),
-      make("p", { class: "snippet waiting" }, "…"), panel));
+      make("p", { class: "snippet waiting" }, "…"),
+      make("div", { class: "strip", "aria-hidden": "true", hidden: true, onclick: () => openHit(hit) }), panel));
   return card;
 }
 
@@ -167,9 +168,32 @@ async function fill(card) {
     drawMarks(card.querySelector(".marks"), places.marks);
     snippet.replaceChildren(...snippetNodes(places.snippet));
     snippet.classList.remove("waiting");
+    if (places.best) showStrip(card, places);
   } catch (error) {
     snippet.textContent = error.status === 404 ? "The file of this page cannot be shown now." : error.message;
   }
+}
+
+// The page itself around the best place, large enough to read.
+function showStrip(card, { best, marks }) {
+  const strip = card.querySelector(".strip");
+  const boxes = make("div", { class: "marks" });
+  const picture = make("img", { alt: "", src: pageUrl(card.dataset.id, "image", { edge: "1200" }) });
+  const sheet = make("div", { class: "sheet" }, picture, boxes);
+  strip.replaceChildren(sheet);
+  strip.hidden = false;
+  drawMarks(boxes, marks);
+  picture.onerror = () => (strip.hidden = true);
+  picture.onload = () => {
+    const { width, height } = strip.getBoundingClientRect();
+    const wide = Math.max(width, Math.min(picture.naturalWidth, 1.35 * width));
+    const tall = (wide * picture.naturalHeight) / picture.naturalWidth;
+    const middle = [((best[0] + best[2]) / 2) * wide, ((best[1] + best[3]) / 2) * tall];
+    const within = (value, most) => Math.max(0, Math.min(value, most));
+    sheet.style.width = `${wide}px`;
+    sheet.style.left = `${-within(middle[0] - width / 2, wide - width)}px`;
+    sheet.style.top = `${-within(middle[1] - height / 2, Math.max(0, tall - height))}px`;
+  };
 }
 
 function openHit(hit) {
