@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vsplade.errors import InputError, VspladeError
+from vsplade.index.manifest import JsonValue
 from vsplade.index.writer import IndexWriter
 from vsplade.ingest.progress import Estimate, Progress, show_progress
 from vsplade.ingest.records import FileRecord, hash_content, read_records, write_record
@@ -33,6 +34,8 @@ from vsplade.pages import (
 )
 from vsplade.types import Encoder, Json, Metadata, Page, SparseVector
 
+PROBLEM = "problem:"
+"""Before a path: what could not be read of that file at the last try, kept in the index's state."""
 OWN_KEYS = ("path", "doc_id", "page_num", "pages", "width", "height", "hash")
 """Metadata that every page gets; a user's own keys must be others."""
 
@@ -124,6 +127,9 @@ class _Job:
         """By path: the record that a file will have, from when it is planned."""
         self._touched: set[str] = set()
         """Paths whose fresh record the next commit must store."""
+        self._problems: dict[str, list[JsonValue]] = {}
+        """By path: what could not be read, for the next commit; an empty list where an old problem is gone."""
+        self._known_problems = set(writer.state(PROBLEM))
         self._estimate = Estimate(progress)
         self._stop = threading.Event()
         self.failures: list[FileProblem] = []
@@ -143,6 +149,7 @@ class _Job:
                 for id in record.ids(path):
                     self._writer.delete(id)
                 write_record(self._writer, path, None)
+                self._writer.set_state(PROBLEM + path, None)
                 self._removed += len(record.done)
                 del self._records[path]
                 removed.add(gone.get(path, path))
@@ -205,6 +212,8 @@ class _Job:
                     continue
                 record.done = set(old.done)
             self._fresh[file.path] = record
+            if PROBLEM + file.path in self._known_problems:
+                self._problems.setdefault(file.path, [])
             yield replace(file, skip=frozenset(record.done))
 
     def _metadata_of(self, path: str, old: FileRecord | None) -> dict[str, Json]:
@@ -223,6 +232,8 @@ class _Job:
 
     def _fail(self, problem: FileProblem) -> None:
         self.failures.append(problem)
+        told: dict[str, JsonValue] = {"page": problem.page, "reason": problem.reason}
+        self._problems.setdefault(os.path.abspath(problem.path), []).append(told)
         self._estimate.failed(problem)
 
     def _store(self, item: RenderedPage, vector: SparseVector) -> None:
@@ -270,6 +281,8 @@ class _Job:
         self._changing = True
         for path in self._touched:
             write_record(self._writer, path, self._fresh[path])
+        for path, problems in self._problems.items():
+            self._writer.set_state(PROBLEM + path, problems or None)
         self._writer.commit()
         for path in self._touched:
             if len(self._fresh[path].done) == self._fresh[path].pages:
