@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -132,6 +133,16 @@ def short_path(path: str) -> str:
         return printable(str(Path(path).relative_to(Path.cwd())))
     except ValueError:
         return printable(path)
+
+
+def linked(shown: str, path: str) -> str:
+    """A path that can be clicked, on a terminal (OSC 8); those that do not know such links show the text."""
+    if not sys.stdout.isatty() or not os.path.isabs(path):
+        return shown
+    try:
+        return f"\033]8;;{Path(path).as_uri()}\033\\{shown}\033]8;;\033\\"
+    except (ValueError, UnicodeEncodeError):
+        return shown
 
 
 def printable(name: str) -> str:

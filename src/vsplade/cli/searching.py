@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,12 +15,13 @@ from vsplade.cli.common import (
     filter_option,
     index_option,
     json_option,
+    linked,
     note,
     print_json,
     printable,
     short_path,
 )
-from vsplade.errors import InputError
+from vsplade.errors import InputError, VspladeError
 
 if TYPE_CHECKING:
     from vsplade.index import Index
@@ -80,6 +83,18 @@ BAR = 40
     metavar="N",
     help="How many hits --rerank looks at.",
 )
+@click.option("--open", "open_best", is_flag=True, help="Show the best hit's page, its words marked, in a viewer.")
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="OUT.png",
+    help="Write the best hit's page, its words marked, to this file.",
+)
+@click.option(
+    "--snippets/--no-snippets",
+    default=None,
+    help="Show the words around the best place of each hit. Default: on a terminal. Opens the hits' files.",
+)
 @click.option("--explain", is_flag=True, help="Show every matched term and what it added to the score.")
 @encoder_option
 @json_option
@@ -95,6 +110,9 @@ def search(
     fusion: str,
     rerank: str | None,
     rerank_depth: int,
+    open_best: bool,
+    picture: Path | None,
+    snippets: bool | None,
     explain: bool,
     encoder: str | None,
     as_json: bool,
@@ -122,17 +140,65 @@ def search(
         note(f"Two-stage search found {recall:.0%} of the exact results.")
     if rerank:
         hits = reranked(query, hits, rerank, rerank_depth)[:shown]
+    if picture or open_best:
+        show_marked(hits, picture, open_best)
     if as_json:
-        found = {"query": query, "hits": [hit_json(hit) for hit in hits]}
+        found = {"query": query, "hits": [hit_json(hit, bool(snippets)) for hit in hits]}
         print_json(found if recall is None else {**found, "recall": recall})
         return
     asked = set(index.encode_query(query).terms.tolist())
+    with_snippets = sys.stdout.isatty() if snippets is None else snippets
     for rank, hit in enumerate(hits, 1):
         click.echo(describe(rank, hit, query, asked, index.encoder.vocabulary))
+        if with_snippets and (line := snippet_line(hit)):
+            click.echo(f"     {line}")
         if explain:
             click.echo(explanation(hit.explain()))
     if not hits:
         note(why_nothing(index, query, filters))
+
+
+def show_marked(hits: Sequence[Hit], picture: Path | None, in_viewer: bool) -> None:
+    """The best hit's page with its words marked: in a file, and in the system's viewer where asked for."""
+    if not hits:
+        return
+    if picture and picture_format(picture) is None:
+        raise InputError(f"{picture}: a picture cannot be written under this ending; use .png or .jpg.")
+    image = hits[0].image(marked=True)
+    target = picture
+    if target is None:
+        import tempfile
+
+        # Kept: the viewer reads it after this command has ended.
+        handle, name = tempfile.mkstemp(prefix="vsplade-", suffix=".png")
+        os.close(handle)
+        target = Path(name)
+    image.save(target)
+    note(f"Wrote {target}.")
+    if in_viewer and click.launch(str(target)):
+        note("No viewer could be started; open the picture yourself.")
+
+
+def picture_format(target: Path) -> str | None:
+    from PIL import Image
+
+    kind = Image.registered_extensions().get(target.suffix.lower())
+    return kind if kind in Image.SAVE else None
+
+
+def snippet_line(hit: Hit) -> str:
+    """The words around the best place, the query's in bold; empty where the file cannot be read now."""
+    from vsplade.results.sight import look_at
+
+    try:
+        snippet = look_at(hit).snippet()
+    except VspladeError:
+        return ""
+    parts, place = [], 0
+    for start, end in snippet.marks:
+        parts += [printable(snippet.text[place:start]), click.style(printable(snippet.text[start:end]), bold=True)]
+        place = end
+    return "".join([*parts, printable(snippet.text[place:])])
 
 
 def why_nothing(index: Index, query: str, filters: tuple[str, ...]) -> str:
@@ -190,10 +256,11 @@ def parse_weights(text: str | None) -> tuple[float, ...] | None:
         raise InputError(f"Cannot read --weights {text!r}: write numbers, as in 0.7,0.3.") from error
 
 
-def hit_json(hit: Hit) -> dict[str, object]:
+def hit_json(hit: Hit, with_snippet: bool = False) -> dict[str, object]:
     from vsplade.results.fused import FusedHit
 
     return {
+        **({"snippet": _snippet_or_none(hit)} if with_snippet else {}),
         **({"parts": list(hit.parts)} if isinstance(hit, FusedHit) else {}),
         "id": hit.id,
         "score": hit.score,
@@ -213,10 +280,18 @@ def hit_json(hit: Hit) -> dict[str, object]:
     }
 
 
+def _snippet_or_none(hit: Hit) -> str | None:
+    try:
+        return hit.snippet()
+    except VspladeError:
+        return None
+
+
 def describe(rank: int, hit: Hit, query: str, asked: Set[int], vocabulary: Vocabulary) -> str:
     """A result on two lines: where it is, and which of the query's words it holds."""
-    place = short_path(str(hit.metadata.get("path", hit.doc_id)))
-    head = f"{rank:>3}. {click.style(place, bold=True)}, page {hit.page_num}"
+    path = str(hit.metadata.get("path", hit.doc_id))
+    place = linked(click.style(short_path(path), bold=True), path)
+    head = f"{rank:>3}. {place}, page {hit.page_num}"
     words = highlight(query, asked, hit.explain(), vocabulary)
     return f"{head}  {click.style(f'{hit.score:.3f}', fg='cyan')}\n     {words}"
 

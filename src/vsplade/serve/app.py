@@ -47,7 +47,7 @@ class Server:
         self.jobs = JobStore(settings.uploads)
         self.answers = Answers(self.library, settings.limits)
         self.documents = DocumentRoutes(settings, self.library, self.jobs)
-        self.pages = PageRoutes(self.library, self.answers)
+        self.pages = PageRoutes(self.library, self.answers, settings.limits)
 
     def app(self) -> App:
         routes = Starlette(routes=self._routes(), lifespan=self._lifespan, exception_handlers={

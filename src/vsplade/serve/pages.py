@@ -20,10 +20,10 @@ _DAY = "private, max-age=86400"
 
 
 class PageRoutes:
-    def __init__(self, library: Library, answers: Answers, limits: ServeLimits | None = None) -> None:
+    def __init__(self, library: Library, answers: Answers, limits: ServeLimits) -> None:
         self._library = library
         self._answers = answers
-        self._limits = limits or ServeLimits()
+        self._limits = limits
         self._pictures = Pictures(library)
 
     def routes(self) -> list[Route]:
