@@ -53,7 +53,7 @@ def test_the_api_is_as_described(api: Any, operation: str, kind: str) -> None:
         return  # nothing about this operation can be wrong
 
     @given(case=cases)
-    @settings(max_examples=15, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=8, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     def compare(case: Any) -> None:
         # Nobody works the jobs off here: a removal would wait for its end.
         if method == "DELETE" and path.startswith("/v1/documents"):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -96,6 +96,16 @@ def serve(
     supervisor.run()
 
 
+@click.command()
+@index_option
+@click.option("--json", "as_json", is_flag=True, help="Has no effect: the protocol itself is JSON.")
+def mcp(index_dir: Path, as_json: bool) -> None:
+    """Let assistants search an index: a Model Context Protocol server on standard input and output."""
+    from vsplade.serve.mcp import make_server
+
+    make_server(index_dir).run("stdio")
+
+
 @contextmanager
 def needs_serve() -> Iterator[None]:
     try:
@@ -133,4 +143,4 @@ def begin_index(index_dir: Path, encoder: str | None, read_only: bool) -> None:
         pass
 
 
-COMMANDS = (serve,)
+COMMANDS = (serve, mcp)

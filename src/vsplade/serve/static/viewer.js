@@ -11,6 +11,7 @@ export function openViewer(hit, state) {
   const pages = [{ id: hit.id, page_num: hit.page_num }];
   now = { q: state.q, name: hit.name, doc_id: hit.doc_id, pages, place: 0, hits: null, known: new Map(state.hits.map((one) => [one.id, one])) };
   if (!$("viewer").open) $("viewer").showModal();
+  $("view-frame").focus();
   show();
   loadDocument(now);
 }
@@ -126,8 +127,9 @@ export function startViewer(onClose) {
     $("view-image").removeAttribute("src");
     leave();
   });
-  $("viewer").addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+  // On the document: a button that is switched off loses the focus, and its keys with it.
+  document.addEventListener("keydown", (event) => {
+    if (!$("viewer").open || event.ctrlKey || event.metaKey || event.altKey) return;
     const actions = { ArrowLeft: () => step(-1), ArrowRight: () => step(1), n: nextHit, m: () => $("view-marks").click(), z: () => $("view-zoom").click(), o: () => $("view-original").click() };
     if (actions[event.key]) {
       event.preventDefault();
