@@ -67,7 +67,11 @@ def build(folder: Path, pages: int) -> None:
                     "hash": f"{page // 20:032x}",
                     "year": 1990 + page // 20 % 30,
                 }
-                writer.add(f"document-{page // 20}_{page % 20 + 1}", SparseVector(piece.terms[span], piece.weights[span]), facts)
+                writer.add(
+                    f"document-{page // 20}_{page % 20 + 1}",
+                    SparseVector(piece.terms[span], piece.weights[span]),
+                    facts,
+                )
 
 
 def texts(pages: int) -> list[str]:
@@ -99,7 +103,9 @@ def alone(folder: Path, queries: list[str]) -> dict[str, float]:
             "read the request": lambda i: parse_query_string(asked[i], limits),
             "look the query's weights up": lambda i: index.encode_query(queries[i]),
             "search": lambda i: index.search_batch([vectors[i]], 10)[0],
-            "hits with their metadata": lambda i: [hit.metadata for hit in index.search_batch([vectors[i]], 10)[0]],
+            "hits with their metadata": lambda i: [
+                hit.metadata for hit in index.search_batch([vectors[i]], 10)[0]
+            ],
             "the whole answer": lambda i: answers.quick("/v1/search", asked[i]),
         }
         times = {}
@@ -118,7 +124,18 @@ def alone(folder: Path, queries: list[str]) -> dict[str, float]:
 
 
 def start_server(folder: Path, workers: int) -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, "-m", "vsplade", "serve", "--index", str(folder), "--port", "0", "--workers", str(workers)]
+    command = [
+        sys.executable,
+        "-m",
+        "vsplade",
+        "serve",
+        "--index",
+        str(folder),
+        "--port",
+        "0",
+        "--workers",
+        str(workers),
+    ]
     server = subprocess.Popen([*command, "--read-only", "--json"], stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     told = ""
@@ -160,7 +177,9 @@ def measure(url: str, queries: list[str], connections: int, seconds: int) -> dic
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pages", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--connections", type=int, nargs="+", default=[8, 32])

@@ -18,7 +18,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("retrievers") / "pages.vsplade"
-    index_paths([EXAMPLES / "report.pdf", EXAMPLES / "slides.pdf"], folder, "text", metadata={"kind": "sample"})
+    index_paths(
+        [EXAMPLES / "report.pdf", EXAMPLES / "slides.pdf"], folder, "text", metadata={"kind": "sample"}
+    )
     return str(folder)
 
 
@@ -27,7 +29,9 @@ def check_picture(text: str) -> None:
 
 
 def test_langchain(pages: str) -> None:
-    pytest.importorskip("langchain_core", reason="langchain-core is not installed: pip install 'vsplade[langchain]'")
+    pytest.importorskip(
+        "langchain_core", reason="langchain-core is not installed: pip install 'vsplade[langchain]'"
+    )
     from langchain_core.runnables import RunnableLambda
 
     from vsplade.integrations.langchain import VspladeRetriever
@@ -39,13 +43,17 @@ def test_langchain(pages: str) -> None:
     assert "turbine" in first.page_content
     assert first.metadata["page_num"] == 2
     check_picture(first.metadata["image"])
-    whole = VspladeRetriever(index_dir=pages, k=1, whole_page=True, filter={"kind": "sample"}).invoke("turbine maintenance")
+    whole = VspladeRetriever(index_dir=pages, k=1, whole_page=True, filter={"kind": "sample"}).invoke(
+        "turbine maintenance"
+    )
     assert len(whole[0].page_content) > 500
     assert VspladeRetriever(index_dir=pages, filter={"kind": "other"}).invoke("turbine") == []
 
 
 def test_llama_index(pages: str) -> None:
-    pytest.importorskip("llama_index.core", reason="llama-index-core is not installed: pip install 'vsplade[llama-index]'")
+    pytest.importorskip(
+        "llama_index.core", reason="llama-index-core is not installed: pip install 'vsplade[llama-index]'"
+    )
     from vsplade.integrations.llama_index import VspladeRetriever
 
     nodes = VspladeRetriever(pages, k=2, images=True).retrieve("maintenance of the turbine")
@@ -63,7 +71,7 @@ def test_haystack(pages: str) -> None:
 
     pipeline = Pipeline()
     pipeline.add_component("retriever", VspladeRetriever(pages, top_k=2, images=True))
-    again = Pipeline.loads(pipeline.dumps())
+    again = Pipeline.loads(pipeline.dumps(), unsafe=True)
     documents = again.run({"retriever": {"query": "maintenance of the turbine"}})["retriever"]["documents"]
     assert documents[0].id == "report_2"
     assert "turbine" in documents[0].content
@@ -92,11 +100,11 @@ def test_mcp_with_the_official_client(pages: str) -> None:
             text = await session.call_tool("page_text", {"page_id": "report_2"})
             assert "Maintenance of the turbine" in text.content[0].text
             picture = await session.call_tool("page_image", {"page_id": "report_2", "query": "turbine"})
-            assert picture.content[0].mimeType == "image/jpeg"
+            assert picture.content[0].mime_type == "image/jpeg"
             image = Image.open(io.BytesIO(base64.b64decode(picture.content[0].data)))
             assert max(image.size) == 1400
             wrong = await session.call_tool("page_text", {"page_id": "nothing"})
-            assert wrong.isError
+            assert wrong.is_error
             assert "no page" in wrong.content[0].text
 
     asyncio.run(talk())

@@ -36,7 +36,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     index = folder / "pages.vsplade"
     kinds = {"report": "prose", "paper": "prose", "slides": "slides", "table": "table"}
     index_paths(
-        [files], index, "text", metadata=lambda path: {"kind": kinds[Path(path).stem], "year": 2020 + len(Path(path).stem)}
+        [files],
+        index,
+        "text",
+        metadata=lambda path: {"kind": kinds[Path(path).stem], "year": 2020 + len(Path(path).stem)},
     )
     return index
 
@@ -47,7 +50,9 @@ class Running:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.stop = threading.Event()
-        self.client = TestClient(create_app(settings), base_url="http://localhost", raise_server_exceptions=False)
+        self.client = TestClient(
+            create_app(settings), base_url="http://localhost", raise_server_exceptions=False
+        )
         self._thread = threading.Thread(target=Indexer(settings).run_forever, args=(self.stop,))
         self._thread.start()
 
@@ -103,16 +108,33 @@ class Program:
     """``vsplade serve`` as users run it."""
 
     def __init__(self, index: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
-        command = [sys.executable, "-m", "vsplade", "serve", "--index", str(index), "--port", "0", "--json", *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "vsplade",
+            "serve",
+            "--index",
+            str(index),
+            "--port",
+            "0",
+            "--json",
+            *arguments,
+        ]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(env or {})},
         )
         told = ""
         assert self.process.stdout is not None
         while not told.rstrip().endswith("}"):
             line = self.process.stdout.readline()
             if not line:
-                raise AssertionError(f"the server ended: {self.process.stderr.read() if self.process.stderr else ''}")
+                raise AssertionError(
+                    f"the server ended: {self.process.stderr.read() if self.process.stderr else ''}"
+                )
             told += line
         self.url: str = json.loads(told)["url"]
 

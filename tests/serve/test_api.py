@@ -15,7 +15,9 @@ from vsplade import Index
 
 
 def test_search_finds_what_the_index_finds(looking: TestClient, made: Path) -> None:
-    answer = looking.get("/v1/search", params={"q": "maintenance of the turbine", "k": 3, "explain": "true"}).json()
+    answer = looking.get(
+        "/v1/search", params={"q": "maintenance of the turbine", "k": 3, "explain": "true"}
+    ).json()
     expected = Index.open(made).search("maintenance of the turbine", k=3)
     assert [(hit["id"], hit["score"]) for hit in answer["hits"]] == [(hit.id, hit.score) for hit in expected]
     first = answer["hits"][0]
@@ -29,8 +31,12 @@ def test_get_and_post_and_batch_agree(looking: TestClient) -> None:
         return {key: value for key, value in answer.items() if key != "took_ms"}
 
     one = looking.get("/v1/search", params={"q": "rings of saturn", "filter": "kind=slides"}).json()
-    posted = looking.post("/v1/search", json={"query": "rings of saturn", "filter": {"kind": "slides"}}).json()
-    many = looking.post("/v1/search", json={"queries": ["rings of saturn", "tide"], "filter": "kind=slides"}).json()
+    posted = looking.post(
+        "/v1/search", json={"query": "rings of saturn", "filter": {"kind": "slides"}}
+    ).json()
+    many = looking.post(
+        "/v1/search", json={"queries": ["rings of saturn", "tide"], "filter": "kind=slides"}
+    ).json()
     assert one["hits"]
     assert without_time(one) == without_time(posted) == without_time(many["results"][0])
     assert len(many["results"]) == 2
@@ -38,7 +44,9 @@ def test_get_and_post_and_batch_agree(looking: TestClient) -> None:
 
 def test_filters_hold(looking: TestClient) -> None:
     every = looking.get("/v1/search", params={"q": "the harbour tide", "k": 50}).json()["hits"]
-    prose = looking.get("/v1/search", params={"q": "the harbour tide", "k": 50, "filter": "kind=prose"}).json()["hits"]
+    prose = looking.get(
+        "/v1/search", params={"q": "the harbour tide", "k": 50, "filter": "kind=prose"}
+    ).json()["hits"]
     assert {hit["metadata"]["kind"] for hit in every} > {"prose"}
     assert {hit["metadata"]["kind"] for hit in prose} == {"prose"}
     facets = {facet["key"]: facet for facet in looking.get("/v1/facets").json()["facets"]}
@@ -46,8 +54,15 @@ def test_filters_hold(looking: TestClient) -> None:
     assert {"value": "prose", "pages": 4} in facets["kind"]["values"]
 
 
-def test_paths_of_the_server_are_not_told_unless_asked_for(looking: TestClient, start: Start, made: Path) -> None:
-    for address in ("/v1/search?q=turbine&snippets=true", "/v1/documents", "/v1/status", "/v1/pages/report_2"):
+def test_paths_of_the_server_are_not_told_unless_asked_for(
+    looking: TestClient, start: Start, made: Path
+) -> None:
+    for address in (
+        "/v1/search?q=turbine&snippets=true",
+        "/v1/documents",
+        "/v1/status",
+        "/v1/pages/report_2",
+    ):
         assert str(made.parent) not in looking.get(address).text
     open_server = start(show_paths=True)
     assert "/report.pdf" in open_server.client.get("/v1/search?q=turbine").text
@@ -73,8 +88,14 @@ def test_pages_are_shown_and_marked_where_the_words_stand(looking: TestClient) -
     assert 0.08 < top < bottom < 0.13
     start, end = places["snippet"]["marks"][0]
     assert places["snippet"]["text"][start:end] == "Maintenance"
-    marked = Image.open(io.BytesIO(looking.get("/v1/pages/report_2/image", params={"edge": 800, "q": "turbine maintenance"}).content))
-    corners = [round(side * size) for side, size in zip((left, top, right, bottom), plain.size * 2, strict=True)]
+    marked = Image.open(
+        io.BytesIO(
+            looking.get("/v1/pages/report_2/image", params={"edge": 800, "q": "turbine maintenance"}).content
+        )
+    )
+    corners = [
+        round(side * size) for side, size in zip((left, top, right, bottom), plain.size * 2, strict=True)
+    ]
 
     def colour(picture: Image.Image, box: list[int]) -> list[float]:
         return ImageStat.Stat(picture.convert("RGB").crop(tuple(box))).mean
@@ -94,7 +115,12 @@ def test_pictures_are_kept_by_browsers(looking: TestClient) -> None:
 
 def test_documents_and_the_original(looking: TestClient) -> None:
     listed = looking.get("/v1/documents").json()
-    assert {one["doc_id"]: one["pages"] for one in listed["documents"]} == {"paper": 1, "report": 3, "slides": 4, "table": 1}
+    assert {one["doc_id"]: one["pages"] for one in listed["documents"]} == {
+        "paper": 1,
+        "report": 3,
+        "slides": 4,
+        "table": 1,
+    }
     assert looking.get("/v1/documents?name=REP").json()["total"] == 1
     report = looking.get("/v1/documents/report").json()
     assert [page["id"] for page in report["page_ids"]] == ["report_1", "report_2", "report_3"]
@@ -117,7 +143,12 @@ def test_health_status_and_metrics(looking: TestClient) -> None:
     assert looking.get("/health").json() == {"status": "ok"}
     assert looking.get("/ready").status_code == 503  # nothing was warmed up here
     status = looking.get("/v1/status").json()
-    assert (status["pages"], status["documents"], status["encoder"], status["read_only"]) == (9, 4, "text", True)
+    assert (status["pages"], status["documents"], status["encoder"], status["read_only"]) == (
+        9,
+        4,
+        "text",
+        True,
+    )
     text = looking.get("/metrics").text
     assert 'vsplade_requests_total{route="search",status="2xx"}' in text
     assert "vsplade_index_pages 9" in text
@@ -126,20 +157,28 @@ def test_health_status_and_metrics(looking: TestClient) -> None:
 def test_upload_search_replace_delete(start: Start) -> None:
     server = start()
     client = server.client
-    job = client.put("/v1/documents/mill.pdf", content=(EXAMPLES / "report.pdf").read_bytes(), params={"metadata": '{"kind": "new"}'})
+    job = client.put(
+        "/v1/documents/mill.pdf",
+        content=(EXAMPLES / "report.pdf").read_bytes(),
+        params={"metadata": '{"kind": "new"}'},
+    )
     assert job.status_code == 202
     done = server.wait(job.json())
     assert (done["state"], done["report"]["new"]) == ("done", 3)
     hits = client.get("/v1/search?q=turbine&filter=kind=new").json()["hits"]
     assert {hit["doc_id"] for hit in hits} == {"mill"}
     assert client.get("/v1/pages/mill_2/thumbnail").status_code == 200
-    again = server.wait(client.put("/v1/documents/mill.pdf", content=(EXAMPLES / "table.pdf").read_bytes()).json())
+    again = server.wait(
+        client.put("/v1/documents/mill.pdf", content=(EXAMPLES / "table.pdf").read_bytes()).json()
+    )
     assert (again["report"]["updated"], again["report"]["removed"]) == (1, 2)
     gone = client.delete("/v1/documents/mill")
     assert (gone.status_code, gone.json()["report"]) == (200, {"removed": 1})
     assert client.get("/v1/documents/mill").status_code == 404
     assert not (Path(server.settings.uploads) / "mill.pdf").exists()
-    back = server.wait(client.put("/v1/documents/mill.pdf", content=(EXAMPLES / "table.pdf").read_bytes()).json())
+    back = server.wait(
+        client.put("/v1/documents/mill.pdf", content=(EXAMPLES / "table.pdf").read_bytes()).json()
+    )
     assert back["report"]["new"] == 1
 
 
@@ -148,7 +187,9 @@ def test_files_are_added_by_path(start: Start, tmp_path: Path) -> None:
     (root / "2024").mkdir(parents=True)
     shutil.copy(EXAMPLES / "slides.pdf", root / "2024" / "stars.pdf")
     server = start(roots=(str(root),))
-    done = server.wait(server.client.post("/v1/documents", json={"paths": ["2024"], "metadata": {"tag": "sky"}}).json())
+    done = server.wait(
+        server.client.post("/v1/documents", json={"paths": ["2024"], "metadata": {"tag": "sky"}}).json()
+    )
     assert (done["state"], done["report"]["new"]) == ("done", 4)
     assert server.client.get("/v1/search?q=saturn&filter=tag=sky").json()["hits"][0]["doc_id"] == "stars"
     # Removed, and then wanted again.
@@ -167,7 +208,9 @@ def test_what_cannot_be_read_is_told(start: Start) -> None:
     problems = server.client.get("/v1/problems").json()["problems"]
     assert [(one["name"], one["page"]) for one in problems] == [("broken.pdf", None)]
     assert "damaged" in problems[0]["reason"]
-    server.wait(server.client.put("/v1/documents/broken.pdf", content=(EXAMPLES / "table.pdf").read_bytes()).json())
+    server.wait(
+        server.client.put("/v1/documents/broken.pdf", content=(EXAMPLES / "table.pdf").read_bytes()).json()
+    )
     assert server.client.get("/v1/problems").json()["problems"] == []
 
 
@@ -194,7 +237,9 @@ def test_an_empty_index_is_no_error(start: Start) -> None:
         ("/v1/documents?limit=-1", "limit"),
     ],
 )
-def test_what_is_not_understood_is_refused_with_a_reason(looking: TestClient, address: str, told: str) -> None:
+def test_what_is_not_understood_is_refused_with_a_reason(
+    looking: TestClient, address: str, told: str
+) -> None:
     answer = looking.get(address)
     assert answer.status_code == 400
     assert told in answer.json()["error"]["message"]

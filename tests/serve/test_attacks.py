@@ -41,7 +41,15 @@ def test_short_keys_are_refused() -> None:
 
 def test_keys_guard_everything_but_the_empty_page(start: Start) -> None:
     client = start(keys=(KEY,)).client
-    for address in ("/v1/search?q=a", "/v1/status", "/v1/documents", "/v1/pages/report_1/image", "/metrics", "/v1/jobs", "/v1/documents/report/file"):
+    for address in (
+        "/v1/search?q=a",
+        "/v1/status",
+        "/v1/documents",
+        "/v1/pages/report_1/image",
+        "/metrics",
+        "/v1/jobs",
+        "/v1/documents/report/file",
+    ):
         answer = client.get(address)
         assert answer.status_code == 401, address
         assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -66,7 +74,13 @@ def test_a_browser_logs_in_with_a_cookie_that_is_not_the_key(start: Start) -> No
     assert "SameSite=strict" in cookie
     assert client.get("/v1/status").status_code == 200
     value = client.cookies["vsplade_session"]
-    for forged in (value[:-1] + "0", "9999999999." + value.split(".")[1], "1." + value.split(".")[1], "x", ""):
+    for forged in (
+        value[:-1] + "0",
+        "9999999999." + value.split(".")[1],
+        "1." + value.split(".")[1],
+        "x",
+        "",
+    ):
         client.cookies.clear()
         assert client.get("/v1/status", headers={"cookie": f"vsplade_session={forged}"}).status_code == (
             200 if forged == value else 401
@@ -105,13 +119,30 @@ def test_keys_are_never_shown(start: Start, capfd: pytest.CaptureFixture[str]) -
 def test_names_that_others_own_are_refused(start: Start) -> None:
     """DNS rebinding: a page elsewhere lets its own name point to this machine."""
     client = start(hosts=("search.example.org",)).client
-    for host in ("evil.example", "evil.example:8000", "localhost.evil.example", "search.example.org.evil", "127.0.0.1.evil.example", ""):
+    for host in (
+        "evil.example",
+        "evil.example:8000",
+        "localhost.evil.example",
+        "search.example.org.evil",
+        "127.0.0.1.evil.example",
+        "",
+    ):
         assert client.get("/v1/status", headers={"host": host}).status_code == 403, host
-    for host in ("localhost", "localhost:8000", "127.0.0.1:8000", "[::1]:8000", "search.example.org", "SEARCH.example.org:443", "10.1.2.3"):
+    for host in (
+        "localhost",
+        "localhost:8000",
+        "127.0.0.1:8000",
+        "[::1]:8000",
+        "search.example.org",
+        "SEARCH.example.org:443",
+        "10.1.2.3",
+    ):
         assert client.get("/v1/status", headers={"host": host}).status_code == 200, host
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://localhost.evil.example", "http://localhost:9999"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://localhost.evil.example", "http://localhost:9999"]
+)
 def test_other_sites_change_nothing_and_read_nothing(start: Start, origin: str) -> None:
     client = start().client
     headers = {"origin": origin, "host": "localhost"}
@@ -121,7 +152,9 @@ def test_other_sites_change_nothing_and_read_nothing(start: Start, origin: str) 
     read = client.get("/v1/search?q=a", headers=headers)
     assert "access-control-allow-origin" not in read.headers
     assert read.headers["cross-origin-resource-policy"] == "same-origin"
-    preflight = client.options("/v1/documents/x.pdf", headers={**headers, "access-control-request-method": "PUT"})
+    preflight = client.options(
+        "/v1/documents/x.pdf", headers={**headers, "access-control-request-method": "PUT"}
+    )
     assert preflight.status_code in (403, 405)
     assert "access-control-allow-origin" not in preflight.headers
 
@@ -129,17 +162,31 @@ def test_other_sites_change_nothing_and_read_nothing(start: Start, origin: str) 
 def test_a_form_cannot_send_json(start: Start) -> None:
     client = start().client
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
-        assert client.post("/v1/search", content=b'{"query": "a"}', headers={"content-type": kind}).status_code == 415
+        assert (
+            client.post("/v1/search", content=b'{"query": "a"}', headers={"content-type": kind}).status_code
+            == 415
+        )
 
 
 def test_every_answer_has_the_headers_that_browsers_obey(start: Start) -> None:
     client = start().client
-    for address in ("/", "/static/app.js", "/v1/search?q=a", "/v1/search", "/nothing", "/v1/pages/report_1/image", "/v1/documents/report/file"):
+    for address in (
+        "/",
+        "/static/app.js",
+        "/v1/search?q=a",
+        "/v1/search",
+        "/nothing",
+        "/v1/pages/report_1/image",
+        "/v1/documents/report/file",
+    ):
         headers = client.get(address).headers
         assert headers["x-content-type-options"] == "nosniff", address
         assert headers["x-frame-options"] == "DENY"
         assert "default-src 'none'" in headers["content-security-policy"]
-        assert "frame-ancestors 'none'" in headers["content-security-policy"] or "sandbox" in headers["content-security-policy"]
+        assert (
+            "frame-ancestors 'none'" in headers["content-security-policy"]
+            or "sandbox" in headers["content-security-policy"]
+        )
     policy = client.get("/").headers["content-security-policy"]
     assert "unsafe" not in policy
     assert "http" not in policy  # nothing from elsewhere
@@ -160,7 +207,9 @@ def test_the_page_asks_nobody_else() -> None:
 
 
 def test_limits_are_kept(start: Start) -> None:
-    client = start(limits={"query_chars": 50, "batch": 3, "k": 20, "request_bytes": 2000, "upload_bytes": 5000}).client
+    client = start(
+        limits={"query_chars": 50, "batch": 3, "k": 20, "request_bytes": 2000, "upload_bytes": 5000}
+    ).client
     assert client.get("/v1/search", params={"q": "a" * 51}).status_code == 400
     assert client.get("/v1/search", params={"q": "a", "k": 21}).status_code == 400
     assert client.post("/v1/search", json={"queries": ["a"] * 4}).status_code == 400
@@ -190,7 +239,11 @@ def test_too_many_jobs_are_refused(start: Start) -> None:
     server = start(limits={"jobs": 2})
     server.stop.set()  # nobody works them off
     server._thread.join()
-    assert [server.client.put(f"/v1/documents/x{n}.pdf", content=PDF).status_code for n in range(3)] == [202, 202, 429]
+    assert [server.client.put(f"/v1/documents/x{n}.pdf", content=PDF).status_code for n in range(3)] == [
+        202,
+        202,
+        429,
+    ]
     assert server.client.put("/v1/documents/y.pdf", content=PDF).headers["retry-after"]
 
 
@@ -217,8 +270,20 @@ def test_too_many_waiting_requests_are_sent_away(start: Start) -> None:
 
 def test_deep_json_is_no_crash(start: Start) -> None:
     client = start().client
-    for body in (b"[" * 100_000, b'{"a":' * 50_000, b"\xff\xfe", b"nul", b"{}", b'{"query": 1}', b'{"query": "a", "k": 1e400}', b'{"query": "\\ud800"}'):
-        assert client.post("/v1/search", content=body, headers={"content-type": "application/json"}).status_code == 400
+    for body in (
+        b"[" * 100_000,
+        b'{"a":' * 50_000,
+        b"\xff\xfe",
+        b"nul",
+        b"{}",
+        b'{"query": 1}',
+        b'{"query": "a", "k": 1e400}',
+        b'{"query": "\\ud800"}',
+    ):
+        assert (
+            client.post("/v1/search", content=body, headers={"content-type": "application/json"}).status_code
+            == 400
+        )
 
 
 # -- paths and names --------------------------------------------------------------------------------------
@@ -304,8 +369,13 @@ def test_links_inside_an_added_folder_do_not_lead_out(start: Start, tmp_path: Pa
     server = start(roots=(str(root),))
     done = server.wait(server.client.post("/v1/documents", json={"paths": ["files"]}).json())
     assert done["report"]["new"] == 1
-    assert {failure["reason"] for failure in done["report"]["failures"]} == {"leads out of the folders that files may be added from"}
-    assert {one["doc_id"] for one in server.client.get("/v1/documents").json()["documents"]} & {"secret", "link"} == set()
+    assert {failure["reason"] for failure in done["report"]["failures"]} == {
+        "leads out of the folders that files may be added from"
+    }
+    assert {one["doc_id"] for one in server.client.get("/v1/documents").json()["documents"]} & {
+        "secret",
+        "link",
+    } == set()
 
 
 def test_without_roots_no_path_is_added(start: Start) -> None:
@@ -336,7 +406,9 @@ def test_names_are_text_and_nothing_else(start: Start) -> None:
     """The page puts names in as text (a browser test looks); here they come back as they are, as JSON."""
     server = start()
     name = "<img src=x onerror=alert(1)>.pdf"
-    done = server.wait(server.client.put("/v1/documents/%3Cimg%20src=x%20onerror=alert(1)%3E.pdf", content=PDF).json())
+    done = server.wait(
+        server.client.put("/v1/documents/%3Cimg%20src=x%20onerror=alert(1)%3E.pdf", content=PDF).json()
+    )
     assert done["state"] == "done"
     listed = server.client.get("/v1/documents")
     assert listed.headers["content-type"] == "application/json"
@@ -347,7 +419,11 @@ def test_names_are_text_and_nothing_else(start: Start) -> None:
 
 def test_headers_cannot_be_split(start: Start) -> None:
     client = start().client
-    for address in ("/v1/pages/x%0d%0aSet-Cookie:a=b/image", "/v1/documents/x%0d%0aX-A:b/file", "/v1/search?q=%0d%0aX-A:b"):
+    for address in (
+        "/v1/pages/x%0d%0aSet-Cookie:a=b/image",
+        "/v1/documents/x%0d%0aX-A:b/file",
+        "/v1/search?q=%0d%0aX-A:b",
+    ):
         answer = client.get(address)
         assert "set-cookie" not in answer.headers
         assert "x-a" not in answer.headers
@@ -363,7 +439,12 @@ def _png_bomb(side: int = 60_000) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
     header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(10_000_000))) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(bytes(10_000_000)))
+        + chunk(b"IEND", b"")
+    )
 
 
 def _pdf_bomb() -> bytes:
@@ -398,7 +479,9 @@ def test_bombs_cost_one_job_and_nothing_else(start: Start) -> None:
     picture = server.wait(server.client.put("/v1/documents/bomb.png", content=_png_bomb()).json())
     assert picture["state"] == "failed"
     assert "pixels" in picture["error"] or "memory" in picture["error"]
-    paper = server.wait(server.client.put("/v1/documents/paper-bomb.pdf", content=_pdf_bomb()).json(), seconds=120)
+    paper = server.wait(
+        server.client.put("/v1/documents/paper-bomb.pdf", content=_pdf_bomb()).json(), seconds=120
+    )
     assert paper["state"] in ("done", "failed")  # rendered small, or refused; either way it ends
     assert server.client.get("/v1/search?q=turbine").json()["hits"]
 

@@ -13,11 +13,16 @@ import pytest
 
 from tests.serve.conftest import EXAMPLES, KEY, Program
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'vsplade[dev]'")
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed: pip install 'vsplade[dev]'"
+)
 BROWSERS = ("chromium", "google-chrome", "chromium-browser", "google-chrome-stable")
-EXECUTABLE = os.environ.get("CHROMIUM") or next((found for name in BROWSERS if (found := shutil.which(name))), None)
+EXECUTABLE = os.environ.get("CHROMIUM") or next(
+    (found for name in BROWSERS if (found := shutil.which(name))), None
+)
 pytestmark = pytest.mark.skipif(
-    EXECUTABLE is None, reason="no Chrome or Chromium is installed: apt-get install chromium, or set CHROMIUM to one"
+    EXECUTABLE is None,
+    reason="no Chrome or Chromium is installed: apt-get install chromium, or set CHROMIUM to one",
 )
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
 SLOW = 30_000
@@ -61,7 +66,9 @@ class Visit:
         self.errors: list[str] = []
         self.asked: list[str] = []
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        self.page.on(
+            "console", lambda message: self.errors.append(message.text) if message.type == "error" else None
+        )
         self.page.on("request", lambda request: self.asked.append(request.url))
 
     def open(self, path: str = "") -> Any:
@@ -184,7 +191,10 @@ def test_add_and_remove_with_a_name_that_is_an_attack(visit: Visit, tmp_path: Pa
     page.keyboard.press("Escape")
     page.fill("#q", "rings of saturn")
     page.wait_for_selector(".hit")
-    wait_until(page, "[...document.querySelectorAll('.hit .open')].some((one) => one.textContent.includes('onerror'))")
+    wait_until(
+        page,
+        "[...document.querySelectorAll('.hit .open')].some((one) => one.textContent.includes('onerror'))",
+    )
     assert page.locator(".hit img[src=x]").count() == 0
     page.click("#open-library")
     row.locator(".danger").click()
@@ -216,7 +226,9 @@ def test_dropping_a_file_that_cannot_be_read_tells_why(visit: Visit) -> None:
 
 
 def test_a_phone_shows_everything_without_scrolling_sideways(browser: Any, served: Program) -> None:
-    phone = Visit(browser, served.url, viewport={"width": 375, "height": 740}, has_touch=True, color_scheme="dark")
+    phone = Visit(
+        browser, served.url, viewport={"width": 375, "height": 740}, has_touch=True, color_scheme="dark"
+    )
     page = phone.search("turbine maintenance")
     page.locator(".hit .snippet mark").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
@@ -270,7 +282,10 @@ def test_errors_say_what_happened(browser: Any, served: Program) -> None:
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_axe_finds_nothing_serious(browser: Any, served: Program, colours: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed: pip install 'vsplade[dev]'")
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright",
+        reason="axe-playwright-python is not installed: pip install 'vsplade[dev]'",
+    )
     look = Visit(browser, served.url, color_scheme=colours)
 
     def findings() -> list[str]:

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 
-schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: pip install 'vsplade[dev]'")
+schemathesis = pytest.importorskip(
+    "schemathesis", reason="schemathesis is not installed: pip install 'vsplade[dev]'"
+)
 
 from schemathesis.specs.openapi.checks import positive_data_acceptance  # noqa: E402
 
@@ -30,13 +32,30 @@ def api(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     root = folder / "root"
     root.mkdir()
     chosen = Settings(
-        str(folder / "pages.vsplade"), str(folder / "uploads"), roots=(str(root),), hosts=("testserver",), limits=ServeLimits(jobs=10**9, query_chars=100, batch=5)
+        str(folder / "pages.vsplade"),
+        str(folder / "uploads"),
+        roots=(str(root),),
+        hosts=("testserver",),
+        limits=ServeLimits(jobs=10**9, query_chars=100, batch=5),
     )
-    yield schemathesis.openapi.from_asgi("/openapi.json", create_app(chosen))
+    app = create_app(chosen)
+    app._quick.__self__._library.ready = True  # type: ignore[attr-defined]  # nobody warms it up here
+
+    async def always_there(scope: Any, receive: Any, send: Any) -> None:
+        """Schemathesis starts and ends an application for every request; ours shall stay."""
+        if scope["type"] != "lifespan":
+            return await app(scope, receive, send)
+        while (message := await receive())["type"] != "lifespan.shutdown":
+            await send({"type": f"{message['type']}.complete"})
+        await send({"type": "lifespan.shutdown.complete"})
+
+    yield schemathesis.openapi.from_asgi("/openapi.json", always_there)
 
 
 OPERATIONS = sorted(
-    f"{method.upper()} {path}" for path, item in describe(Settings("i", "u"))["paths"].items() for method in item
+    f"{method.upper()} {path}"
+    for path, item in describe(Settings("i", "u"))["paths"].items()
+    for method in item
 )
 
 
@@ -45,7 +64,9 @@ OPERATIONS = sorted(
 def test_the_api_is_as_described(api: Any, operation: str, kind: str) -> None:
     method, path = operation.split(" ")
     described = api[path][method]
-    mode = schemathesis.GenerationMode.POSITIVE if kind == "positive" else schemathesis.GenerationMode.NEGATIVE
+    mode = (
+        schemathesis.GenerationMode.POSITIVE if kind == "positive" else schemathesis.GenerationMode.NEGATIVE
+    )
     try:
         cases = described.as_strategy(generation_mode=mode)
         cases.validate()
@@ -53,7 +74,7 @@ def test_the_api_is_as_described(api: Any, operation: str, kind: str) -> None:
         return  # nothing about this operation can be wrong
 
     @given(case=cases)
-    @settings(max_examples=8, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=15, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     def compare(case: Any) -> None:
         # Nobody works the jobs off here: a removal would wait for its end.
         if method == "DELETE" and path.startswith("/v1/documents"):
@@ -84,6 +105,8 @@ def test_every_route_is_described(made: Path, tmp_path: Path) -> None:
     walk(app._app.routes)  # type: ignore[attr-defined]
     pages = {("/", "GET"), ("/static/{name}", "GET"), ("/favicon.ico", "GET"), ("/openapi.json", "GET")}
     described = {
-        (path, method.upper()) for path, item in describe(Settings("i", "u"))["paths"].items() for method in item
+        (path, method.upper())
+        for path, item in describe(Settings("i", "u"))["paths"].items()
+        for method in item
     }
     assert found - pages == described

@@ -83,7 +83,9 @@ BAR = 40
     metavar="N",
     help="How many hits --rerank looks at.",
 )
-@click.option("--open", "open_best", is_flag=True, help="Show the best hit's page, its words marked, in a viewer.")
+@click.option(
+    "--open", "open_best", is_flag=True, help="Show the best hit's page, its words marked, in a viewer."
+)
 @click.option(
     "--picture",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -196,7 +198,10 @@ def snippet_line(hit: Hit) -> str:
         return ""
     parts, place = [], 0
     for start, end in snippet.marks:
-        parts += [printable(snippet.text[place:start]), click.style(printable(snippet.text[start:end]), bold=True)]
+        parts += [
+            printable(snippet.text[place:start]),
+            click.style(printable(snippet.text[start:end]), bold=True),
+        ]
         place = end
     return "".join([*parts, printable(snippet.text[place:])])
 

@@ -16,8 +16,15 @@ from vsplade.errors import InputError, MissingExtraError
 @click.command()
 @index_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any that is free.")
-@click.option("--workers", type=click.IntRange(1, 64), metavar="N", help="Web processes. Default: one for every two processors.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any that is free."
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="Web processes. Default: one for every two processors.",
+)
 @click.option(
     "--uploads",
     type=click.Path(path_type=Path, file_okay=False),
@@ -48,7 +55,11 @@ from vsplade.errors import InputError, MissingExtraError
 @click.option("--read-only", is_flag=True, help="Nothing can be added or removed.")
 @click.option("--show-paths", is_flag=True, help="Let answers name the files' paths on this machine.")
 @click.option("--max-upload", type=click.IntRange(1), metavar="BYTES", help="Of one file. Default: 256 MiB.")
-@click.option("--encoder", metavar="NAME", help="For an index that does not exist yet. Default: the best that is installed.")
+@click.option(
+    "--encoder",
+    metavar="NAME",
+    help="For an index that does not exist yet. Default: the best that is installed.",
+)
 @json_option
 def serve(
     index_dir: Path,
@@ -138,7 +149,9 @@ def begin_index(index_dir: Path, encoder: str | None, read_only: bool) -> None:
             Index.open(index_dir)
         return
     if read_only:
-        raise InputError(f"{index_dir}: there is no index here, and --read-only lets none begin. Run vsplade index first.")
+        raise InputError(
+            f"{index_dir}: there is no index here, and --read-only lets none begin. Run vsplade index first."
+        )
     with IndexWriter(index_dir, load_encoder(encoder)):
         pass
 

@@ -30,12 +30,16 @@ class _Options:
 class Client:
     """``Client("http://127.0.0.1:8000")``; use it as a context manager, or call ``close``."""
 
-    def __init__(self, url: str, key: str | None = None, *, timeout: float = 30.0, transport: Any = None) -> None:
+    def __init__(
+        self, url: str, key: str | None = None, *, timeout: float = 30.0, transport: Any = None
+    ) -> None:
         self._http = httpx.Client(**_Options(url, key, timeout).given, transport=transport)
 
     def _send(self, ask: Ask) -> Any:
         try:
-            answer = self._http.request(ask.method, ask.path, params=ask.params, json=ask.json, content=ask.content)
+            answer = self._http.request(
+                ask.method, ask.path, params=ask.params, json=ask.json, content=ask.content
+            )
         except httpx.HTTPError as error:
             raise ClientError(0, "unreachable", f"The server cannot be reached: {error}.") from error
         return checked(answer, ask)
@@ -53,9 +57,14 @@ class Client:
         return SearchResult.of(self._send(Asking.search(query, k, filter, fuse, explain, snippets)))
 
     def search_batch(
-        self, queries: Sequence[str], k: int = 10, filter: Mapping[str, Any] | str | Sequence[str] | None = None
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        filter: Mapping[str, Any] | str | Sequence[str] | None = None,
     ) -> list[SearchResult]:
-        return [SearchResult.of(one) for one in self._send(Asking.search_batch(queries, k, filter))["results"]]
+        return [
+            SearchResult.of(one) for one in self._send(Asking.search_batch(queries, k, filter))["results"]
+        ]
 
     def explain(self, query: str, id: str) -> list[Match]:
         return [Match(**match) for match in self._send(Asking.explain(query, id))["matches"]]
@@ -113,19 +122,25 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
 class AsyncClient:
     """The same for asyncio."""
 
-    def __init__(self, url: str, key: str | None = None, *, timeout: float = 30.0, transport: Any = None) -> None:
+    def __init__(
+        self, url: str, key: str | None = None, *, timeout: float = 30.0, transport: Any = None
+    ) -> None:
         self._http = httpx.AsyncClient(**_Options(url, key, timeout).given, transport=transport)
 
     async def _send(self, ask: Ask) -> Any:
         try:
-            answer = await self._http.request(ask.method, ask.path, params=ask.params, json=ask.json, content=ask.content)
+            answer = await self._http.request(
+                ask.method, ask.path, params=ask.params, json=ask.json, content=ask.content
+            )
         except httpx.HTTPError as error:
             raise ClientError(0, "unreachable", f"The server cannot be reached: {error}.") from error
         return checked(answer, ask)
@@ -143,7 +158,10 @@ class AsyncClient:
         return SearchResult.of(await self._send(Asking.search(query, k, filter, fuse, explain, snippets)))
 
     async def search_batch(
-        self, queries: Sequence[str], k: int = 10, filter: Mapping[str, Any] | str | Sequence[str] | None = None
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        filter: Mapping[str, Any] | str | Sequence[str] | None = None,
     ) -> list[SearchResult]:
         answer = await self._send(Asking.search_batch(queries, k, filter))
         return [SearchResult.of(one) for one in answer["results"]]

@@ -45,7 +45,14 @@ class Asking:
 
     @staticmethod
     def search(query: str, k: int, filter: Conditions, fuse: bool, explain: bool, snippets: bool) -> Ask:
-        body = {"query": query, "k": k, "fuse": fuse, "explain": explain, "snippets": snippets, **_filter(filter)}
+        body = {
+            "query": query,
+            "k": k,
+            "fuse": fuse,
+            "explain": explain,
+            "snippets": snippets,
+            **_filter(filter),
+        }
         return Ask("POST", "/v1/search", json=body)
 
     @staticmethod
@@ -97,4 +104,10 @@ class Asking:
 def _filter(given: Conditions) -> dict[str, Any]:
     if not given:
         return {}
-    return {"filter": given if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else list(given)}
+    return {
+        "filter": given
+        if isinstance(given, str)
+        else dict(given)
+        if isinstance(given, Mapping)
+        else list(given)
+    }

@@ -135,5 +135,11 @@ class Job:
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Job:
         return cls(
-            given["id"], given["kind"], given["state"], given["done"], given["total"], given["error"], given["report"]
+            given["id"],
+            given["kind"],
+            given["state"],
+            given["done"],
+            given["total"],
+            given["error"],
+            given["report"],
         )

@@ -36,5 +36,3 @@ def page_metadata(hit: Hit, images: bool) -> dict[str, Any]:
         except VspladeError:
             facts["image"] = None
     return facts
-
-

@@ -30,7 +30,9 @@ class VspladeRetriever(BaseRetriever):
     """Put each page's picture into the metadata, as base64 PNG."""
     _index: Index | None = PrivateAttr(default=None)
 
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
         if self._index is None:
             self._index = Index.open(self.index_dir)
         self._index.refresh()

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from vsplade.errors import PageError
 from vsplade.pages.resize import fit
 from vsplade.pages.viewing import PageViewer, ViewedPage, shared_viewer
-from vsplade.results.marks import Mark, PageWord, Snippet, best_place, find_marks, make_snippet, matched_tokens
+from vsplade.results.marks import (
+    Mark,
+    PageWord,
+    Snippet,
+    best_place,
+    find_marks,
+    make_snippet,
+    matched_tokens,
+)
 from vsplade.types import Box, Hit, Json, TermMatch
 
 if TYPE_CHECKING:

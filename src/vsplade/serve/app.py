@@ -125,12 +125,17 @@ class Server:
         given = parameters(request, {"q": "", "id": ""}, required=("q", "id"), limits=self.settings.limits)
         found = await self.library.run(lambda: self.answers.matches(given["q"], given["id"]))
         score = sum(match.product for match in found)
-        return JSONResponse({"query": given["q"], "id": given["id"], "score": score, "matches": matches_json(found)})
+        return JSONResponse(
+            {"query": given["q"], "id": given["id"], "score": score, "matches": matches_json(found)}
+        )
 
     async def embed_sparse(self, request: Request) -> Response:
         """As text-embeddings-inference does it: query texts to weights of terms."""
         body = await json_body(request, self.settings.limits.request_bytes)
-        unknown = set(body) - {"inputs", "truncate", "truncation_direction", "prompt_name"}
+        # What else that server takes has no meaning here, but must be well-formed.
+        others = {"truncate": bool, "truncation_direction": str, "prompt_name": str}
+        wrong = any(not isinstance(value, others.get(name, object)) for name, value in body.items())
+        unknown = set(body) - {"inputs", *others} or wrong
         inputs = body.get("inputs")
         texts = [inputs] if isinstance(inputs, str) else inputs
         limits = self.settings.limits
@@ -206,14 +211,19 @@ class Server:
         body = await json_body(request, 4096)
         key = body.get("key")
         if not isinstance(key, str) or set(body) != {"key"}:
-            raise bad_request("Give the key as {\"key\": \"...\"}.")
+            raise bad_request('Give the key as {"key": "..."}.')
         given = key.encode("utf-8", "surrogatepass")
         if not self._gate.knows(given):
             await asyncio.sleep(0.5)  # guessing shall be slow
             raise RequestError(401, "wrong_key", "That is not a key of this server.")
         secure = request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
         answer.set_cookie(
-            COOKIE, self._gate.new_session(given), max_age=SESSION_SECONDS, httponly=True, samesite="strict", secure=secure
+            COOKIE,
+            self._gate.new_session(given),
+            max_age=SESSION_SECONDS,
+            httponly=True,
+            samesite="strict",
+            secure=secure,
         )
         return answer
 
@@ -254,7 +264,10 @@ async def _vsplade_error(request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    words = {404: ("not_found", "There is nothing at this address."), 405: ("wrong_method", "Not with this method.")}
+    words = {
+        404: ("not_found", "There is nothing at this address."),
+        405: ("wrong_method", "Not with this method."),
+    }
     code, message = words.get(error.status_code, ("failed", error.detail))
     return Response(error_body(code, message), error.status_code, dict(error.headers or {}), _JSON)
 
@@ -265,7 +278,9 @@ async def _bug(request: Request, error: Exception) -> Response:
 
 
 async def _gone(request: Request, error: Exception) -> Response:
-    return Response(error_body("gone", "The client left before its request was whole."), 400, media_type=_JSON)
+    return Response(
+        error_body("gone", "The client left before its request was whole."), 400, media_type=_JSON
+    )
 
 
 def create_app(settings: Settings, worker: int = 0) -> App:

@@ -53,7 +53,10 @@ class DocumentRoutes:
 
     async def list(self, request: Request) -> Response:
         given = parameters(request, {"offset": "0", "limit": "100", "name": ""})
-        offset, limit = whole_number("offset", given["offset"], 0, 10**9), whole_number("limit", given["limit"], 1, 1000)
+        offset, limit = (
+            whole_number("offset", given["offset"], 0, 10**9),
+            whole_number("limit", given["limit"], 1, 1000),
+        )
         found = await self._library.run(self._library.documents)
         wanted = given["name"].lower()
         chosen = [one for one in found.values() if wanted in one.name.lower()]
@@ -140,7 +143,9 @@ class DocumentRoutes:
 
     def _check_queue(self) -> None:
         if self._jobs.waiting() >= self._settings.limits.jobs:
-            raise RequestError(429, "too_many_jobs", "Too many jobs are waiting. Try again when some are done.", 5)
+            raise RequestError(
+                429, "too_many_jobs", "Too many jobs are waiting. Try again when some are done.", 5
+            )
 
     # -- changing ---------------------------------------------------------------------------------------
 
@@ -255,9 +260,11 @@ def checked_metadata(given: Any) -> dict[str, Json]:
             raise bad_request(f"The metadata key {key[:100]!r} cannot be used.")
         for one in value if isinstance(value, list) else [value]:
             if one is not None and not isinstance(one, str | int | float | bool):
-                raise bad_request(f"The metadata value of {key!r} is a text, a number, true, false, or a list of these.")
-            if (isinstance(one, str) and len(one) > 1000) or (isinstance(one, float) and not math.isfinite(one)):
+                raise bad_request(
+                    f"The metadata value of {key!r} is a text, a number, true, false, or a list of these."
+                )
+            if (isinstance(one, str) and len(one) > 1000) or (
+                isinstance(one, float) and not math.isfinite(one)
+            ):
                 raise bad_request(f"The metadata value of {key!r} is too long or not finite.")
     return given
-
-

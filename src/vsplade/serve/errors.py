@@ -33,7 +33,9 @@ def not_found(message: str) -> RequestError:
 def from_vsplade(error: VspladeError) -> RequestError:
     """What the package raised, as a status; paths of the server are left out where they could stand."""
     if isinstance(error, PageError):
-        return RequestError(404, "page_unreadable", "The file of this page cannot be shown. It may be gone or damaged.")
+        return RequestError(
+            404, "page_unreadable", "The file of this page cannot be shown. It may be gone or damaged."
+        )
     if isinstance(error, InputError):
         return bad_request(str(error))
     if isinstance(error, IndexLockedError):

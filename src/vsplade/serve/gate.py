@@ -47,7 +47,12 @@ PAGE_POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
     b"manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
 )
-JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store"), API_POLICY, *COMMON_HEADERS]
+JSON_HEADERS = [
+    (b"content-type", b"application/json"),
+    (b"cache-control", b"no-store"),
+    API_POLICY,
+    *COMMON_HEADERS,
+]
 
 
 class QuickAnswer(Protocol):
@@ -103,7 +108,9 @@ class Gate:
         except Exception:
             traceback.print_exc()
             if not answered:
-                await _send(send, 500, error_body("bug", "The server failed on this request; its log has the trace."))
+                await _send(
+                    send, 500, error_body("bug", "The server failed on this request; its log has the trace.")
+                )
         finally:
             self._metrics.request(scope["path"], status, time.perf_counter() - started)
 
@@ -147,7 +154,9 @@ class Gate:
         if name in self._hosts or _is_address(name):
             return
         raise RequestError(
-            403, "unknown_host", "This server is not known by that name. Start it with --allow-host to allow it."
+            403,
+            "unknown_host",
+            "This server is not known by that name. Start it with --allow-host to allow it.",
         )
 
     def _open(self, path: str) -> bool:
@@ -159,7 +168,9 @@ class Gate:
             return
         if cookie and self._session(cookie):
             return
-        raise RequestError(401, "key_needed", "This server needs a key: send it as Authorization: Bearer KEY.")
+        raise RequestError(
+            401, "key_needed", "This server needs a key: send it as Authorization: Bearer KEY."
+        )
 
     def knows(self, given: bytes) -> bool:
         """All keys are compared, each in constant time, so that the time tells nothing."""

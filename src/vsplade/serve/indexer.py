@@ -74,7 +74,9 @@ class Indexer:
 
     def _run(self, job: Job) -> None:
         if job.attempts >= ATTEMPTS:
-            self._store.finish(job, FAILED, error="This job ended the indexer several times, and was given up.")
+            self._store.finish(
+                job, FAILED, error="This job ended the indexer several times, and was given up."
+            )
             return
         job = self._store.save(replace(job, state=RUNNING, attempts=job.attempts + 1))
         work: dict[str, Callable[[Job], Job]] = {
@@ -93,7 +95,9 @@ class Indexer:
                 return
             except Exception as error:
                 traceback.print_exc()
-                self._store.finish(job, FAILED, error=f"{type(error).__name__}; the server's log has the trace.")
+                self._store.finish(
+                    job, FAILED, error=f"{type(error).__name__}; the server's log has the trace."
+                )
                 return
         failed = job.kind != "delete" and not job.report.get("pages") and bool(job.report.get("failures"))
         error = job.report["failures"][0]["reason"] if failed else None
@@ -126,7 +130,9 @@ class Indexer:
             reason = problems[0]["reason"] if problems else "there are no pages in it"
             raise InputError(f"Nothing was added: {reason}.")
         job = self._add(job, allowed)
-        return replace(job, report={**job.report, "failures": [*job.report["failures"], *self._named(problems)]})
+        return replace(
+            job, report={**job.report, "failures": [*job.report["failures"], *self._named(problems)]}
+        )
 
     def _add(self, job: Job, files: list[str]) -> Job:
         encoder = self._load()

@@ -78,7 +78,9 @@ class Library:
         self.index.encode_query("warm up")
         with open(Path(self._settings.uploads) / ".jobs" / "warm.lock", "w") as lock:
             _lock(lock)
-            subprocess.run([sys.executable, "-P", "-c", _COMPILE, str(self.folder)], env=_same_path(), check=True)
+            subprocess.run(
+                [sys.executable, "-P", "-c", _COMPILE, str(self.folder)], env=_same_path(), check=True
+            )
         compiled = Index.open(self.folder, self.index.encoder, engine="numba")
         compiled.warm_up()
         with self._refreshing:
@@ -168,7 +170,9 @@ def _documents(snapshot: Any) -> dict[str, Document]:
         pages = np.arange(segment.pages) if live.live is None else np.flatnonzero(live.live)
         column, paths = segment.column("doc_id"), segment.column("path")
         codes = np.zeros(segment.pages, np.int64) if column is None else np.asarray(column.codes, np.int64)
-        for code, first, count in zip(*np.unique(codes[pages], return_index=True, return_counts=True), strict=True):
+        for code, first, count in zip(
+            *np.unique(codes[pages], return_index=True, return_counts=True), strict=True
+        ):
             members = pages[codes[pages] == code] if not code else pages[first : first + 1]
             for page in members.tolist():
                 path_code = int(paths.codes[page]) if paths is not None else 0

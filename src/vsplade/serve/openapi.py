@@ -39,14 +39,26 @@ def _ref(name: str) -> Schema:
 
 def _schemas(settings: Settings) -> dict[str, Schema]:
     limits = settings.limits
-    query: Schema = {"type": "string", "minLength": 1, "maxLength": limits.query_chars, "pattern": "^[^\\ud800-\\udfff]*$"}
+    query: Schema = {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": limits.query_chars,
+        "pattern": "^[^\\ud800-\\udfff]*$",
+    }
     span = _list(_WHOLE, minItems=2, maxItems=2)
     snippet = _object({"text": _TEXT, "marks": _list(span)})
     match = _object(
         {"token": _TEXT, "term": _WHOLE, "query_weight": _NUMBER, "page_weight": _NUMBER, "product": _NUMBER}
     )
     hit = _object(
-        {"id": _TEXT, "score": _NUMBER, "doc_id": _TEXT, "page_num": _WHOLE, "name": _TEXT, "metadata": _FREE},
+        {
+            "id": _TEXT,
+            "score": _NUMBER,
+            "doc_id": _TEXT,
+            "page_num": _WHOLE,
+            "name": _TEXT,
+            "metadata": _FREE,
+        },
         {
             "matches": _list(_ref("Match")),
             "snippet": {"oneOf": [_ref("Snippet"), {"type": "null"}]},
@@ -63,7 +75,12 @@ def _schemas(settings: Settings) -> dict[str, Schema]:
             "oneOf": [
                 {"type": "string", "pattern": _CONDITION},
                 _list({"type": "string", "pattern": _CONDITION}, maxItems=10),
-                {"type": "object", "maxProperties": 5, "additionalProperties": {"type": ["string", "integer", "boolean"], "maxLength": 50}, "propertyNames": {"pattern": "^[a-z_]{1,20}$"}},
+                {
+                    "type": "object",
+                    "maxProperties": 5,
+                    "additionalProperties": {"type": ["string", "integer", "boolean"], "maxLength": 50},
+                    "propertyNames": {"pattern": "^[a-z_]{1,20}$"},
+                },
             ],
             "description": "Conditions on metadata, as `year>=2020` or as an object; all must hold.",
         },
@@ -80,7 +97,9 @@ def _schemas(settings: Settings) -> dict[str, Schema]:
         "SearchOne": _object({"query": query}, search),
         "SearchMany": _object({"queries": _list(query, minItems=1, maxItems=limits.batch)}, search),
         "SearchResults": _object({"results": _list(_ref("SearchResult"))}),
-        "Explanation": _object({"query": _TEXT, "id": _TEXT, "score": _NUMBER, "matches": _list(_ref("Match"))}),
+        "Explanation": _object(
+            {"query": _TEXT, "id": _TEXT, "score": _NUMBER, "matches": _list(_ref("Match"))}
+        ),
         "Document": _object(document, path),
         "DocumentPages": _object(
             {
@@ -92,7 +111,11 @@ def _schemas(settings: Settings) -> dict[str, Schema]:
         ),
         "Documents": _object({"total": _WHOLE, "documents": _list(_ref("Document"))}),
         "AddPaths": _object(
-            {"paths": _list({"type": "string", "minLength": 1, "maxLength": 4096}, minItems=1, maxItems=1000)},
+            {
+                "paths": _list(
+                    {"type": "string", "minLength": 1, "maxLength": 4096}, minItems=1, maxItems=1000
+                )
+            },
             {"metadata": _ref("Metadata")},
         ),
         "Metadata": {
@@ -119,7 +142,11 @@ def _schemas(settings: Settings) -> dict[str, Schema]:
         ),
         "Jobs": _object({"jobs": _list(_ref("Job"))}),
         "Problems": _object(
-            {"problems": _list(_object({"name": _TEXT, "page": {"type": ["integer", "null"]}, "reason": _TEXT}))}
+            {
+                "problems": _list(
+                    _object({"name": _TEXT, "page": {"type": ["integer", "null"]}, "reason": _TEXT})
+                )
+            }
         ),
         "Page": _object({"id": _TEXT, "doc_id": _TEXT, "metadata": _FREE}),
         "PageText": _object({"id": _TEXT, "text": _TEXT, "text_layer": _FLAG}),
@@ -214,23 +241,35 @@ def _body(schema: Schema, kind: str = "application/json") -> Schema:
 
 def _picture(meaning: str) -> dict[str, Schema]:
     content = {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}
-    return {"200": {"description": meaning, "content": content}, "304": {"description": "As before (If-None-Match)."}}
+    return {
+        "200": {"description": meaning, "content": content},
+        "304": {"description": "As before (If-None-Match)."},
+    }
 
 
 def _search_paths(settings: Settings) -> dict[str, Schema]:
     limits = settings.limits
-    q: Schema = {"type": "string", "minLength": 1, "maxLength": limits.query_chars, "pattern": "^[^\\ud800-\\udfff]*$"}
+    q: Schema = {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": limits.query_chars,
+        "pattern": "^[^\\ud800-\\udfff]*$",
+    }
     k = {"type": "integer", "minimum": 1, "maximum": limits.k, "default": 10}
     ask = [
         _in_query("q", q, "Words to search for.", True),
         _in_query("k", k, "How many pages."),
         _in_query(
-            "filter", _list({"type": "string", "pattern": _CONDITION}, maxItems=10), "Conditions on metadata, as year>=2020. All must hold."
+            "filter",
+            _list({"type": "string", "pattern": _CONDITION}, maxItems=10),
+            "Conditions on metadata, as year>=2020. All must hold.",
         ),
         _in_query("explain", _FLAG, "Add the matched terms and what each added to the score."),
         _in_query("snippets", _FLAG, "Add the words around the best place, for the first 20 hits."),
     ]
-    if_fusable = _in_query("fuse", _FLAG, "Join with the files' own text layers; for an index built with READER+text.")
+    if_fusable = _in_query(
+        "fuse", _FLAG, "Join with the files' own text layers; for an index built with READER+text."
+    )
     found = {"200": _answer("Pages, best first.", "SearchResult")}
     either = {"oneOf": [_ref("SearchOne"), _ref("SearchMany")]}
     both = {
@@ -246,7 +285,9 @@ def _search_paths(settings: Settings) -> dict[str, Schema]:
     return {
         "/v1/search": {
             "get": _operation("Search.", found, "400", parameters=[*ask, if_fusable]),
-            "post": _operation("Search, for one query or many.", {"200": both}, "400 413 415", requestBody=_body(either)),
+            "post": _operation(
+                "Search, for one query or many.", {"200": both}, "400 413 415", requestBody=_body(either)
+            ),
         },
         "/v1/explain": {
             "get": _operation(
@@ -264,7 +305,10 @@ def _search_paths(settings: Settings) -> dict[str, Schema]:
 def _document_paths(settings: Settings) -> dict[str, Schema]:
     job = {"202": _answer("A job that is under way.", "Job")}
     doc_id = _in_path("doc_id", "A document.")
-    name = {**_in_path("name", "The file's name."), "schema": {"type": "string", "pattern": "^[a-z]{1,20}\\.(pdf|png|jpg|tif)$"}}
+    name = {
+        **_in_path("name", "The file's name."),
+        "schema": {"type": "string", "pattern": "^[a-z]{1,20}\\.(pdf|png|jpg|tif)$"},
+    }
     whole = {"type": "integer", "minimum": 0, "maximum": 10**9, "default": 0}
     limit = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
     listing = [
@@ -285,37 +329,64 @@ def _document_paths(settings: Settings) -> dict[str, Schema]:
     return {
         "/v1/documents": {
             "get": _operation(
-                "The documents.", {"200": _answer("In the order that they were added.", "Documents")}, "400", parameters=listing
+                "The documents.",
+                {"200": _answer("In the order that they were added.", "Documents")},
+                "400",
+                parameters=listing,
             ),
             "post": _operation(
-                "Add files of the server by their paths.", job, "400 404 413 415 429", requestBody=_body(_ref("AddPaths"))
+                "Add files of the server by their paths.",
+                job,
+                "400 404 413 415 429",
+                requestBody=_body(_ref("AddPaths")),
             ),
         },
         "/v1/documents/{doc_id}": {
-            "get": _operation("One document and its pages.", {"200": _answer("It.", "DocumentPages")}, "404", parameters=[doc_id]),
+            "get": _operation(
+                "One document and its pages.",
+                {"200": _answer("It.", "DocumentPages")},
+                "404",
+                parameters=[doc_id],
+            ),
             "delete": _operation("Remove a document.", removal, "400 404 429", parameters=[doc_id]),
         },
         "/v1/documents/{doc_id}/file": {
             "get": _operation("The original file.", {"200": original}, "404", parameters=[doc_id])
         },
         "/v1/documents/{name}": {"put": upload},
-        "/v1/jobs": {"get": _operation("Jobs, newest first.", {"200": _answer("The last hundred.", "Jobs")}, "")},
+        "/v1/jobs": {
+            "get": _operation("Jobs, newest first.", {"200": _answer("The last hundred.", "Jobs")}, "")
+        },
         "/v1/jobs/{id}": {
-            "get": _operation("One job.", {"200": _answer("It.", "Job")}, "404", parameters=[_in_path("id", "A job.")])
+            "get": _operation(
+                "One job.", {"200": _answer("It.", "Job")}, "404", parameters=[_in_path("id", "A job.")]
+            )
         },
         "/v1/problems": {
-            "get": _operation("What could not be read.", {"200": _answer("Files and pages, with the reason.", "Problems")}, "")
+            "get": _operation(
+                "What could not be read.",
+                {"200": _answer("Files and pages, with the reason.", "Problems")},
+                "",
+            )
         },
     }
 
 
 def _page_paths(settings: Settings) -> dict[str, Schema]:
     id = _in_path("id", "A page.")
-    q = _in_query("q", {"type": "string", "minLength": 1, "maxLength": settings.limits.query_chars}, "A query: its words are marked.")
+    q = _in_query(
+        "q",
+        {"type": "string", "minLength": 1, "maxLength": settings.limits.query_chars},
+        "A query: its words are marked.",
+    )
     edge = {"type": "integer", "minimum": SMALLEST, "maximum": LARGEST, "default": LARGEST}
     places = [id, {**q, "required": True}]
     return {
-        "/v1/pages/{id}": {"get": _operation("One page.", {"200": _answer("Its metadata.", "Page")}, "400 404", parameters=[id])},
+        "/v1/pages/{id}": {
+            "get": _operation(
+                "One page.", {"200": _answer("Its metadata.", "Page")}, "400 404", parameters=[id]
+            )
+        },
         "/v1/pages/{id}/image": {
             "get": _operation(
                 "The page as a picture, with the places of a query's words marked if one is given.",
@@ -350,8 +421,14 @@ def _system_paths() -> dict[str, Schema]:
     plain = {"description": "Prometheus text format.", "content": {"text/plain": {"schema": _TEXT}}}
     session = {"204": {"description": "A cookie is set."}}
     return {
-        "/v1/status": {"get": _operation("The index at a glance.", {"200": _answer("Counts and settings.", "Status")}, "")},
-        "/v1/facets": {"get": _operation("What can be filtered by.", {"200": _answer("Keys and values.", "Facets")}, "")},
+        "/v1/status": {
+            "get": _operation(
+                "The index at a glance.", {"200": _answer("Counts and settings.", "Status")}, ""
+            )
+        },
+        "/v1/facets": {
+            "get": _operation("What can be filtered by.", {"200": _answer("Keys and values.", "Facets")}, "")
+        },
         "/v1/session": {
             "post": _operation("Log a browser in.", session, "400 413 415", requestBody=_body(_ref("Key"))),
             "delete": _operation("Log a browser out.", session, ""),

@@ -85,7 +85,9 @@ class PageRoutes:
             snippet, best = seen.snippet(), seen.best_place()
             return {
                 "id": id,
-                "marks": [{"text": m.text, "box": _sides(m.box), "weight": round(m.weight, 4)} for m in seen.marks],
+                "marks": [
+                    {"text": m.text, "box": _sides(m.box), "weight": round(m.weight, 4)} for m in seen.marks
+                ],
                 "snippet": {"text": snippet.text, "marks": [list(mark) for mark in snippet.marks]},
                 "best": None if best is None else _sides(best),
                 "text_layer": seen.from_text_layer,

@@ -71,14 +71,18 @@ def inside(path: str, roots: Iterable[str]) -> bool:
 def checked_paths(given: Iterable[str], roots: tuple[str, ...]) -> tuple[str, ...]:
     """Paths to add. Outside the roots all look alike: whether something exists there is not told."""
     if not roots:
-        raise RequestError(403, "no_roots", "This server adds no files by path; upload them, or start it with --root.")
+        raise RequestError(
+            403, "no_roots", "This server adds no files by path; upload them, or start it with --root."
+        )
     checked = []
     for path in given:
         if "\0" in path or not path.strip():
             raise bad_request("A path is empty or holds a NUL byte.")
         wanted = path if os.path.isabs(path) else os.path.join(roots[0], path)
         if not inside(wanted, roots):
-            raise RequestError(403, "outside_roots", "That path is not in a folder that files may be added from.")
+            raise RequestError(
+                403, "outside_roots", "That path is not in a folder that files may be added from."
+            )
         if not os.path.exists(wanted):
             raise RequestError(404, "not_found", "There is no such file or folder.")
         checked.append(os.path.abspath(wanted))

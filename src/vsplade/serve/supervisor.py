@@ -39,7 +39,9 @@ class _Child:
 class Supervisor:
     """The parent of all processes of a server."""
 
-    def __init__(self, settings: Settings, host: str, port: int, workers: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, settings: Settings, host: str, port: int, workers: int, say: Callable[[str], None]
+    ) -> None:
         check_exposure(host, settings.keys)
         if not 1 <= workers <= MAX_WORKERS:
             raise InputError(f"The number of workers must be between 1 and {MAX_WORKERS}, not {workers}.")
@@ -59,7 +61,9 @@ class Supervisor:
 
     def run(self) -> None:
         """Until a signal or ``stop``."""
-        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {
+            number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)
+        }
         try:
             for child in self._children:
                 self._start(child)
@@ -99,7 +103,9 @@ class Supervisor:
         quick = time.monotonic() - child.started < QUICK_SECONDS
         child.quick_deaths = child.quick_deaths + 1 if quick else 0
         if child.quick_deaths >= QUICK_DEATHS:
-            raise InputError(f"{name} ends at once, {QUICK_DEATHS} times now (exit status {code}). See above for why.")
+            raise InputError(
+                f"{name} ends at once, {QUICK_DEATHS} times now (exit status {code}). See above for why."
+            )
         self._say(f"{name} has ended (exit status {code}); it is started again.")
         if self._stop.wait(AGAIN_SECONDS):
             return
@@ -155,7 +161,9 @@ def _listen(host: str, port: int, workers: int) -> list[socket.socket]:
     except OSError as error:
         for each in found:
             each.close()
-        raise InputError(f"Cannot listen on {host}, port {port}: {error.strerror}. Choose another --port.") from error
+        raise InputError(
+            f"Cannot listen on {host}, port {port}: {error.strerror}. Choose another --port."
+        ) from error
     return found
 
 
