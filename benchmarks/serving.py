@@ -38,7 +38,8 @@ end
 done = function(summary, latency, requests)
   io.write(string.format("RESULT %d %d %d %f %f %f %f\\n", summary.requests, summary.duration,
     summary.errors.status + summary.errors.read + summary.errors.write + summary.errors.timeout
-    + summary.errors.connect, latency:percentile(50), latency:percentile(95), latency:percentile(99), latency.max))
+    + summary.errors.connect, latency:percentile(50), latency:percentile(95),
+    latency:percentile(99), latency.max))
 end
 """
 

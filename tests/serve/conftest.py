@@ -101,7 +101,7 @@ def looking(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Te
     """A server that nobody changes."""
     uploads = tmp_path_factory.mktemp("uploads")
     app = create_app(Settings(str(made), str(uploads), read_only=True))
-    yield TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+    return TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
 
 
 class Program:

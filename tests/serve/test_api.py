@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageStat
 from starlette.testclient import TestClient
-
 from tests.serve.conftest import EXAMPLES, Start
+
 from vsplade import Index
 
 

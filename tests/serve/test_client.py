@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 from PIL import Image
-
 from tests.serve.conftest import EXAMPLES, KEY, Program, Start
+
 from vsplade import Index
 from vsplade.client import AsyncClient, Client, ClientError
 

@@ -128,7 +128,7 @@ class _Job:
         self._touched: set[str] = set()
         """Paths whose fresh record the next commit must store."""
         self._problems: dict[str, list[JsonValue]] = {}
-        """By path: what could not be read, for the next commit; an empty list where an old problem is gone."""
+        """By path: what could not be read, for the next commit; empty where an old problem is gone."""
         self._known_problems = set(writer.state(PROBLEM))
         self._estimate = Estimate(progress)
         self._stop = threading.Event()

@@ -1,7 +1,7 @@
 """Which words on a page a query matched, and the words around the best place.
 
-A word is matched when every term it is made of is among the terms that the page and the query share: so
-"toxicology" is marked where ``tox##``, ``##icol##`` and ``##logy`` all matched, and not where one of them did.
+A word is matched when every term it is made of is among the terms that the page and the query share. So
+"toxicology" is marked where ``tox##``, ``##icol##`` and ``##logy`` all matched, not where one of them did.
 """
 
 from __future__ import annotations

@@ -145,10 +145,8 @@ class Server:
             raise bad_request(f"Each of `inputs` is a text of 1 to {limits.query_chars} characters.")
         index = self.library.index
         vectors = await self.library.run(lambda: [index.encode_query(text) for text in texts])
-        return JSONResponse([
-            [{"index": term, "value": weight} for term, weight in zip(v.terms.tolist(), v.weights.tolist(), strict=True)]
-            for v in vectors
-        ])  # fmt: skip
+        pairs = [zip(vector.terms.tolist(), vector.weights.tolist(), strict=True) for vector in vectors]
+        return JSONResponse([[{"index": term, "value": weight} for term, weight in each] for each in pairs])
 
     # -- the index at a glance --------------------------------------------------------------------------
 

@@ -17,10 +17,11 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from vsplade.ingest import OWN_KEYS
+from vsplade.pages.naming import suffix
 from vsplade.serve.errors import RequestError, bad_request, not_found
 from vsplade.serve.jobs import Job, JobStore
 from vsplade.serve.library import Document, Library
-from vsplade.serve.paths import HEAD, MEDIA_TYPES, checked_name, checked_paths, looks_like, suffix
+from vsplade.serve.paths import HEAD, MEDIA_TYPES, checked_name, checked_paths, looks_like
 from vsplade.serve.requests import check_length, json_body, parameters, too_large, whole_number
 from vsplade.serve.settings import Settings
 from vsplade.types import Json
@@ -38,7 +39,7 @@ class DocumentRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("/documents", self.list, methods=["GET"]),
+            Route("/documents", self.list_documents, methods=["GET"]),
             Route("/documents", self.add_paths, methods=["POST"]),
             Route("/documents/{doc_id:path}/file", self.file, methods=["GET"]),
             Route("/documents/{doc_id:path}", self.one, methods=["GET"]),
@@ -51,7 +52,7 @@ class DocumentRoutes:
 
     # -- looking ----------------------------------------------------------------------------------------
 
-    async def list(self, request: Request) -> Response:
+    async def list_documents(self, request: Request) -> Response:
         given = parameters(request, {"offset": "0", "limit": "100", "name": ""})
         offset, limit = (
             whole_number("offset", given["offset"], 0, 10**9),

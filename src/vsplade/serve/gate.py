@@ -44,7 +44,7 @@ COMMON_HEADERS: list[tuple[bytes, bytes]] = [
 API_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 PAGE_POLICY = (
     b"content-security-policy",
-    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     b"manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
 )
 JSON_HEADERS = [

@@ -100,9 +100,9 @@ class Indexer:
                 )
                 return
         failed = job.kind != "delete" and not job.report.get("pages") and bool(job.report.get("failures"))
-        error = job.report["failures"][0]["reason"] if failed else None
+        told = job.report["failures"][0]["reason"] if failed else None
         generation = Index.open(self._folder).generation
-        self._store.finish(job, FAILED if failed else DONE, error=error, generation=generation)
+        self._store.finish(job, FAILED if failed else DONE, error=told, generation=generation)
 
     # -- adding -----------------------------------------------------------------------------------------
 
@@ -121,7 +121,9 @@ class Indexer:
         found = discover(job.paths)
         refused = [path for path in found.files if not inside(path, self._settings.roots)]
         allowed = [path for path in found.files if path not in set(refused)]
-        problems = [{"path": p.path, "reason": p.reason, "page": p.page} for p in found.problems]
+        problems: list[dict[str, object]] = [
+            {"path": p.path, "reason": p.reason, "page": p.page} for p in found.problems
+        ]
         problems += [
             {"path": path, "reason": "leads out of the folders that files may be added from", "page": None}
             for path in refused

@@ -1,4 +1,4 @@
-"""``vsplade mcp``: an index for assistants that speak the Model Context Protocol, over standard input and output."""
+"""``vsplade mcp``: an index for assistants, by the Model Context Protocol over standard input and output."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def make_server(index_dir: str | Path) -> MCPServer:
     index = Index.open(index_dir)
     server = MCPServer(
         "vsplade",
-        instructions="Search scanned pages, slides and PDFs. `search` finds pages by the words on them; read a page "
-        "with `page_text`, look at it with `page_image`.",
+        instructions="Search scanned pages, slides and PDFs. `search` finds pages by the words on them; "
+        "read a page with `page_text`, look at it with `page_image`.",
     )
 
     @server.tool()
@@ -43,7 +43,7 @@ def make_server(index_dir: str | Path) -> MCPServer:
             list[str] | None, Field(description="Conditions on metadata, as year>=2020 or kind=report")
         ] = None,
     ) -> list[dict[str, Any]]:
-        """Find the pages that hold the query's words, best first, each with the words around the best place."""
+        """Find the pages that hold the query's words, best first, with the words around the best place."""
         index.refresh()
         with _told():
             hits = index.search(query, k, filters)

@@ -69,7 +69,7 @@ def _schemas(settings: Settings) -> dict[str, Schema]:
     document = {"doc_id": _TEXT, "name": _TEXT, "pages": _WHOLE}
     path = {"path": {"type": ["string", "null"]}}
     box = _list({"type": "number", "minimum": 0, "maximum": 1}, minItems=4, maxItems=4)
-    search = {
+    search: dict[str, Schema] = {
         "k": {"type": "integer", "minimum": 1, "maximum": limits.k, "default": 10},
         "filter": {
             "oneOf": [

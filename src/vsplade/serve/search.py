@@ -25,6 +25,7 @@ INLINE_PAGES = 500_000
 SNIPPETS = 20
 """Hits of one search that may ask for a snippet: each may have to be read from its pixels."""
 LONGEST_FILTER = 1000
+NO_FILTER = Filter()
 WRITTEN_PAGES = 50_000
 """Pages whose JSON is kept; about 15 MB."""
 
@@ -37,7 +38,7 @@ class Asked:
 
     query: str
     k: int = 10
-    filters: Filter = Filter()
+    filters: Filter = NO_FILTER
     fuse: bool = False
     explain: bool = False
     snippets: bool = False
@@ -145,7 +146,7 @@ class Answers:
         self._library = library
         self._limits = limits
         self._written: tuple[object, dict[str, str]] = (None, {})
-        """The JSON of pages as it was last written, for one commit: popular pages are found again and again."""
+        """The JSON of pages as it was last written, for one commit: popular pages are found often."""
 
     def quick(self, path: str, query: bytes) -> tuple[int, bytes] | None:
         """A plain search on an index of usual size, answered on the spot."""
@@ -189,7 +190,8 @@ class Answers:
                 f"{index.identity.name}+text."
             )
         sources = [whole(index), text_layer(index)]
-        return fused_search(sources, asked.query, asked.k, READER_AND_TEXT, "rsf", asked.filters)  # type: ignore[arg-type]
+        filters: Any = asked.filters
+        return fused_search(sources, asked.query, asked.k, READER_AND_TEXT, "rsf", filters)
 
     def _document(self, asked: Asked, hits: Sequence[Hit], took: float) -> str:
         written = self._pages_written()
@@ -198,7 +200,8 @@ class Answers:
             page = written.get(hit.id) or self._write_page(hit, written)
             more = self._more(hit, asked, place) if asked.explain or asked.snippets or asked.fuse else ""
             parts.append(f'{{"score":{hit.score!r},{page}{more}}}')
-        head = f'"query":{encode(asked.query)},"took_ms":{took:.3f},"generation":{self._library.index.generation}'
+        generation = self._library.index.generation
+        head = f'"query":{encode(asked.query)},"took_ms":{took:.3f},"generation":{generation}'
         return f'{{{head},"hits":[{",".join(parts)}]}}'
 
     def _pages_written(self) -> dict[str, str]:

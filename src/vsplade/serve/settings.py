@@ -78,8 +78,8 @@ class Settings:
     def from_json(cls, text: str) -> Settings:
         given: dict[str, Any] = json.loads(text)
         limits = ServeLimits(**given.pop("limits"))
-        lists = {key: tuple(given.pop(key)) for key in ("roots", "keys", "hosts")}
-        return cls(**given, **lists, limits=limits)
+        given |= {key: tuple(given[key]) for key in ("roots", "keys", "hosts")}
+        return cls(**given, limits=limits)
 
 
 def default_uploads(index_dir: Path) -> Path:
