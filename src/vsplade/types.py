@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from vsplade.results.marks import Mark
 
 Json = str | int | float | bool | None
-Metadata = Mapping[str, Json]
+Metadata = Mapping[str, Any]
+"""Values are ``Json``, or lists of it (tags): a condition on a list holds where it holds for one of its values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-
 from tests.serve.conftest import EXAMPLES, KEY, Program
+
 from vsplade import Index, index_paths
 
 Begin = Callable[..., Program]
@@ -36,11 +36,24 @@ def children(program: Program, module: str) -> list[int]:
     return found
 
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc, which only Linux has")
+linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="looks for processes in /proc, which only Linux has"
+)
 
 
 def test_beyond_this_machine_only_with_a_key(tmp_path: Path, made: Path) -> None:
-    command = [sys.executable, "-m", "vsplade", "serve", "--index", str(made), "--host", "0.0.0.0", "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "vsplade",
+        "serve",
+        "--index",
+        str(made),
+        "--host",
+        "0.0.0.0",
+        "--port",
+        "0",
+    ]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2
     assert "--key-file" in refused.stderr
@@ -56,9 +69,22 @@ def test_a_port_in_use_is_an_error_for_people(program: Begin) -> None:
     first = program()
     port = first.url.rstrip("/").rpartition(":")[2]
     for workers in ("1", "2"):
-        command = [sys.executable, "-m", "vsplade", "serve", "--index", "other.vsplade", "--encoder", "text", "--port", port]
+        command = [
+            sys.executable,
+            "-m",
+            "vsplade",
+            "serve",
+            "--index",
+            "other.vsplade",
+            "--encoder",
+            "text",
+            "--port",
+            port,
+        ]
         folder = Path(first.process.args[5]).parent  # type: ignore[index, union-attr, arg-type]
-        second = subprocess.run([*command, "--workers", workers], capture_output=True, text=True, timeout=60, cwd=folder)
+        second = subprocess.run(
+            [*command, "--workers", workers], capture_output=True, text=True, timeout=60, cwd=folder
+        )
         assert second.returncode == 2
         assert "Choose another --port" in second.stderr
 
@@ -124,7 +150,8 @@ def test_a_killed_worker_costs_the_requests_in_flight_only(program: Begin) -> No
 @linux
 def test_a_killed_indexer_begins_its_job_again(program: Begin) -> None:
     server = program().ready()
-    job = httpx.put(server.url + "v1/documents/mill.pdf", content=(EXAMPLES / "report.pdf").read_bytes(), timeout=60).json()
+    content = (EXAMPLES / "report.pdf").read_bytes()
+    job = httpx.put(server.url + "v1/documents/mill.pdf", content=content, timeout=60).json()
     (indexer,) = children(server, "vsplade.serve.indexer")
     os.kill(indexer, signal.SIGKILL)
     until = time.monotonic() + 60
@@ -139,7 +166,9 @@ def test_a_killed_indexer_begins_its_job_again(program: Begin) -> None:
 @linux
 def test_the_end_is_clean(program: Begin, tmp_path: Path) -> None:
     server = program("--workers", "2").ready()
-    httpx.put(server.url + "v1/documents/mill.pdf", content=(EXAMPLES / "report.pdf").read_bytes(), timeout=60)
+    httpx.put(
+        server.url + "v1/documents/mill.pdf", content=(EXAMPLES / "report.pdf").read_bytes(), timeout=60
+    )
     processes = children(server, "vsplade.serve.worker") + children(server, "vsplade.serve.indexer")
     assert len(processes) == 3
     assert server.end() == 0
@@ -165,7 +194,7 @@ def test_nothing_is_left_when_the_server_is_killed(program: Begin) -> None:
 
 @pytest.mark.slow
 def test_search_add_and_delete_together(program: Begin, tmp_path: Path) -> None:
-    """Minutes of everything at once (VSPLADE_SOAK_SECONDS): no error, the same results as a fresh index at the end."""
+    """Minutes of everything at once (VSPLADE_SOAK_SECONDS): no error, and the results of a fresh index."""
     seconds = float(os.environ.get("VSPLADE_SOAK_SECONDS", "60"))
     server = program("--workers", "2").ready()
     errors: list[str] = []

@@ -31,12 +31,33 @@ def index_option(command: Command) -> Command:
     option = click.option(
         "--index",
         "index_dir",
-        required=True,
         metavar="DIR",
         type=click.Path(path_type=Path, file_okay=False),
-        help="The folder that holds the index.",
+        callback=_or_default,
+        help="The folder that holds the index. Default: the environment variable VSPLADE_INDEX, or .vsplade in "
+        "this folder or one above it.",
     )
     return option(command)
+
+
+OWN_INDEX = ".vsplade"
+"""A folder's own index, below it."""
+
+
+def _or_default(context: click.Context, option: click.Parameter, given: Path | None) -> Path:
+    """What is given, else what the environment names, else the index of this folder or of one above it."""
+    if given is not None:
+        return given
+    named = os.environ.get("VSPLADE_INDEX")
+    if named:
+        return Path(named)
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / OWN_INDEX / "MANIFEST").is_file():
+            return folder / OWN_INDEX
+    raise click.MissingParameter(
+        "Name the index with --index DIR, or with the environment variable VSPLADE_INDEX.", context, option
+    )
 
 
 def encoder_option(command: Command) -> Command:

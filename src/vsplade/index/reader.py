@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ from vsplade.query.shares import Shares
 from vsplade.query.two_stage import TwoStage, recall
 from vsplade.results.explain import explain
 from vsplade.types import Encoder, Hit, Metadata, SparseVector, TermMatch, shown
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
 Query = str | SparseVector
@@ -165,6 +169,27 @@ class Index:
             for page in pages:
                 yield live.segment.id(page), live.segment.vector(page)
             live.segment.expect_random_reads()
+
+    def add(
+        self,
+        source: Image.Image | bytes | str | os.PathLike[str],
+        id: str | None = None,
+        metadata: Metadata | None = None,
+    ) -> list[str]:
+        """Add a picture, the bytes of a PDF or picture, or a file, in one commit; returns the ids of its pages.
+
+        A page of the same id is replaced. A path needs no ``id``: its stem is one. For many files
+        ``index_paths`` is quicker, skips what has not changed, and follows changes.
+        """
+        from vsplade.ingest.single import add_pages
+
+        if id is None:
+            if not isinstance(source, str | os.PathLike):
+                raise InputError("A picture or bytes need an id: index.add(picture, id=...).")
+            id = Path(source).stem
+        added = add_pages(self.folder, self.encoder, source, id, metadata)
+        self.refresh()
+        return added
 
     # -- search ---------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +48,14 @@ class Condition:
     operator: str
     value: Value
 
-    def allows(self, value: Json) -> bool:
-        """Whether a page with this value (None: without the key) may be found."""
+    def allows(self, value: Any) -> bool:
+        """Whether a page with this value (None: without the key) may be found.
+
+        A list (tags) passes where one of its values does; ``!=`` holds where none is that value.
+        """
+        if isinstance(value, list):
+            every = self.operator == "ne"
+            return (all if every else any)(self.allows(one) for one in value)
         if self.operator == "eq":
             return _same(value, self.value)
         if self.operator == "ne":
@@ -73,7 +80,7 @@ class Condition:
         limit = self.value
         if self.operator in _COMPARE and isinstance(limit, int | float) and not isinstance(limit, bool):
             numbers = column.numbers
-            if numbers is not None and abs(limit) <= EXACT:
+            if numbers is not None and abs(limit) <= EXACT and not column.has_lists:
                 return _COMPARE[self.operator](numbers, float(limit))
         return np.array([self.allows(value) for value in column.values], dtype=bool)
 

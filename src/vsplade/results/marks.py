@@ -19,6 +19,7 @@ LIGHTEST = 0.08
 NEAR = 0.08
 """Of the page's height, that one look takes in."""
 _TEXT_LAYER = "text:"
+_OTHERS_MARKS = "Ġ▁"
 _LETTERS = re.compile(r"[a-z0-9]+")
 
 
@@ -30,6 +31,8 @@ class PageWord:
     box: Box
     certainty: float = 1.0
     """That it was read rightly; 1 for a word of the text layer."""
+    tokens: tuple[str, ...] = ()
+    """The terms that were read, for a word that was read from pixels: its letters are put together from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ def find_marks(words: Sequence[PageWord], tokens: Mapping[str, float]) -> list[M
     asked = _Asked(tokens)
     marks = []
     for place, word in enumerate(words):
-        weight = asked.weight(word.text)
+        weight = asked.weight_of(word.tokens) if word.tokens else asked.weight(word.text)
         if weight > 0:
             marks.append(Mark(word.text, word.box, weight, place))
     return marks
@@ -84,8 +87,14 @@ class _Asked:
         self._letters = {
             match.group(): weight
             for token, weight in tokens.items()
-            if "#" not in token and (match := _LETTERS.search(normalise(token)))
+            if "#" not in token and (match := _LETTERS.search(normalise(token.strip(_OTHERS_MARKS))))
         }
+
+    def weight_of(self, names: Sequence[str]) -> float:
+        """Of a word that is made of these terms."""
+        return (
+            sum(self._tokens[name] for name in names) if all(name in self._tokens for name in names) else 0.0
+        )
 
     def weight(self, printed: str) -> float:
         return max((self._one(word) for word in split_words(normalise(printed))), default=0.0)
@@ -94,9 +103,7 @@ class _Asked:
         if word in self._letters:
             return self._letters[word]
         names = [self._tokenizer.token(term) for term, _, _ in self._tokenizer.spans(word)]
-        if names and all(name in self._tokens for name in names):
-            return sum(self._tokens[name] for name in names)
-        return 0.0
+        return self.weight_of(names) if names else 0.0
 
 
 def best_place(words: Sequence[PageWord], marks: Sequence[Mark], length: int = SNIPPET_WORDS) -> Box | None:

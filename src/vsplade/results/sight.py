@@ -137,8 +137,12 @@ def _reader() -> tuple[ReaderEncoder, PageText]:
 def _read(image: Image.Image) -> Iterable[PageWord]:
     """What the reader that ships sees, whatever encoder made the index."""
     reader, text = _reader()
-    lines = text.lines(reader.read(image))
-    return [PageWord(word.text, word.box, word.certainty) for line in lines for word in line]
+    name = reader.vocabulary.token
+    return [
+        PageWord(word.text, word.box, word.certainty, tuple(map(name, word.terms)))
+        for line in text.lines(reader.read(image))
+        for word in line
+    ]
 
 
 def _key(path: str, number: int) -> Key:

@@ -380,7 +380,8 @@ def _page_paths(settings: Settings) -> dict[str, Schema]:
         "A query: its words are marked.",
     )
     edge = {"type": "integer", "minimum": SMALLEST, "maximum": LARGEST, "default": LARGEST}
-    places = [id, {**q, "required": True}]
+    fuse = _in_query("fuse", _FLAG, "Also mark what the files' own text layers matched.")
+    places = [id, {**q, "required": True}, fuse]
     return {
         "/v1/pages/{id}": {
             "get": _operation(
@@ -392,7 +393,7 @@ def _page_paths(settings: Settings) -> dict[str, Schema]:
                 "The page as a picture, with the places of a query's words marked if one is given.",
                 _picture("JPEG."),
                 "400 404",
-                parameters=[id, q, _in_query("edge", edge, "Pixels of the longest edge.")],
+                parameters=[id, q, fuse, _in_query("edge", edge, "Pixels of the longest edge.")],
             )
         },
         "/v1/pages/{id}/thumbnail": {

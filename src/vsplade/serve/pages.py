@@ -11,7 +11,7 @@ from starlette.routing import Route
 from vsplade.results.sight import EDGE, place_of
 from vsplade.serve.library import Library
 from vsplade.serve.pictures import LARGEST, SMALLEST, Pictures
-from vsplade.serve.requests import parameters, whole_number
+from vsplade.serve.requests import parameters, truth, whole_number
 from vsplade.serve.search import Answers
 from vsplade.serve.settings import ServeLimits
 from vsplade.types import Box, Metadata
@@ -44,14 +44,15 @@ class PageRoutes:
 
     async def image(self, request: Request) -> Response:
         id = request.path_params["id"]
-        given = parameters(request, {"edge": str(EDGE), "q": ""}, limits=self._limits)
+        given = parameters(request, {"edge": str(EDGE), "q": "", "fuse": "false"}, limits=self._limits)
+        fuse = truth("fuse", given["fuse"])
         edge = whole_number("edge", given["edge"], SMALLEST, LARGEST)
 
         def make() -> tuple[str, bytes]:
             metadata = self._library.metadata(id)
             if not given["q"]:
                 return self._pictures.tag(id, metadata, edge), self._pictures.page(id, metadata, edge)
-            matches = self._answers.matches(given["q"], id, fuse=True)
+            matches = self._answers.matches(given["q"], id, fuse)
             tag = self._pictures.tag(id, metadata, edge, given["q"], self._library.index.generation)
             return tag, self._pictures.marked(id, metadata, edge, matches)
 
@@ -77,10 +78,11 @@ class PageRoutes:
     async def places(self, request: Request) -> Response:
         """Where the words of a query stand, and the words around the best place."""
         id = request.path_params["id"]
-        given = parameters(request, {"q": ""}, required=("q",), limits=self._limits)
+        given = parameters(request, {"q": "", "fuse": "false"}, required=("q",), limits=self._limits)
+        fuse = truth("fuse", given["fuse"])
 
         def look() -> dict[str, Any]:
-            matches = self._answers.matches(given["q"], id, fuse=True)
+            matches = self._answers.matches(given["q"], id, fuse)
             seen = self._library.sight.see(*self._place(id), matches)
             snippet, best = seen.snippet(), seen.best_place()
             return {

@@ -65,6 +65,12 @@ def parameters(
     return {**known, **found}
 
 
+def truth(name: str, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise bad_request(f"{name} is true or false.")
+    return text == "true"
+
+
 def whole_number(name: str, text: str, least: int, most: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 12 and least <= int(text) <= most):
         raise bad_request(f"{name} is a whole number from {least} to {most}.")

@@ -163,7 +163,7 @@ async function fill(card) {
   const snippet = card.querySelector(".snippet");
   const query = state.q;
   try {
-    const places = await call(pageUrl(card.dataset.id, "places", { q: query }));
+    const places = await call(pageUrl(card.dataset.id, "places", { q: query, fuse: state.fuse }));
     if (!card.isConnected) return;
     drawMarks(card.querySelector(".marks"), places.marks);
     snippet.replaceChildren(...snippetNodes(places.snippet));

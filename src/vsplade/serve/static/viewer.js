@@ -9,7 +9,7 @@ let leave = () => {};
 
 export function openViewer(hit, state) {
   const pages = [{ id: hit.id, page_num: hit.page_num }];
-  now = { q: state.q, name: hit.name, doc_id: hit.doc_id, pages, place: 0, hits: null, known: new Map(state.hits.map((one) => [one.id, one])) };
+  now = { q: state.q, fuse: state.fuse, name: hit.name, doc_id: hit.doc_id, pages, place: 0, hits: null, known: new Map(state.hits.map((one) => [one.id, one])) };
   if (!$("viewer").open) $("viewer").showModal();
   $("view-frame").focus();
   show();
@@ -58,7 +58,7 @@ async function show() {
   showTools();
   try {
     const [places, why] = await Promise.all([
-      call(pageUrl(page.id, "places", { q: mine.q })),
+      call(pageUrl(page.id, "places", { q: mine.q, fuse: mine.fuse })),
       call(`/v1/explain?${new URLSearchParams({ q: mine.q, id: page.id })}`),
     ]);
     if (number !== asked) return;
