@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from PIL import Image
 
+    from vsplade.results.marks import Mark
+
 Json = str | int | float | bool | None
-Metadata = Mapping[str, Json]
+Metadata = Mapping[str, Any]
+"""Values are ``Json``, or lists of it (tags): a condition on a list holds where it holds for one of its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,3 +280,24 @@ class Hit:
     def explain(self) -> Sequence[TermMatch]:
         """Matched terms, largest contribution first; the products add up to ``score``."""
         return self.matches
+
+    def image(self, longest_edge: int = 1600, *, marked: bool = False) -> Image.Image:
+        """The page, rendered from its file now; ``marked`` with the query's words as by a highlighter."""
+        from vsplade.results.sight import hit_image
+
+        return hit_image(self, longest_edge, marked)
+
+    def boxes(self) -> list[Mark]:
+        """The query's words on the page: each with its text, its ``box`` and its weight.
+
+        From the file's text layer, or read from the pixels where there is none.
+        """
+        from vsplade.results.sight import look_at
+
+        return list(look_at(self).marks)
+
+    def snippet(self, words: int = 28) -> str:
+        """The words around the place where most of the query stands together."""
+        from vsplade.results.sight import look_at
+
+        return look_at(self).snippet(words).text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from vsplade.cli.common import (
     filter_option,
     index_option,
     json_option,
+    linked,
     note,
     print_json,
     printable,
@@ -21,7 +24,7 @@ from vsplade.cli.common import (
     short_path,
     style,
 )
-from vsplade.errors import InputError
+from vsplade.errors import InputError, VspladeError
 from vsplade.types import FOUND, IN_PART
 
 if TYPE_CHECKING:
@@ -91,6 +94,20 @@ BAR = 40
     metavar="SCORE",
     help="Leave out hits with a lower score.",
 )
+@click.option(
+    "--open", "open_best", is_flag=True, help="Show the best hit's page, its words marked, in a viewer."
+)
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="OUT.png",
+    help="Write the best hit's page, its words marked, to this file.",
+)
+@click.option(
+    "--snippets/--no-snippets",
+    default=None,
+    help="Show the words around the best place of each hit. Default: on a terminal. Opens the hits' files.",
+)
 @click.option("--explain", is_flag=True, help="Show every matched term and what it added to the score.")
 @encoder_option
 @json_option
@@ -107,6 +124,9 @@ def search(
     rerank: str | None,
     rerank_depth: int,
     min_score: float,
+    open_best: bool,
+    picture: Path | None,
+    snippets: bool | None,
     explain: bool,
     encoder: str | None,
     as_json: bool,
@@ -127,10 +147,14 @@ def search(
         hits = reranked(asked.query, hits, rerank, rerank_depth)[:k]
     if joined or rerank:
         hits = [hit for hit in hits if hit.score >= min_score]
+    if picture or open_best:
+        show_marked(hits, picture, open_best)
     if as_json:
-        print_json(document(index, asked, hits) | ({} if recall is None else {"recall": recall}))
+        print_json(
+            document(index, asked, hits, bool(snippets)) | ({} if recall is None else {"recall": recall})
+        )
     else:
-        print_hits(index, asked, hits, explain)
+        print_hits(index, asked, hits, explain, sys.stdout.isatty() if snippets is None else snippets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,17 +208,17 @@ def find(
     return hits, recall
 
 
-def document(index: Index, asked: Asked, hits: Sequence[Hit]) -> dict[str, object]:
+def document(index: Index, asked: Asked, hits: Sequence[Hit], snippets: bool) -> dict[str, object]:
     """What ``--json`` prints."""
     return {
         "query": asked.query,
         "notes": index.notes(asked.query),
         "words": [word_json(word) for word in index.look_up(asked.query, asked.filters)],
-        "hits": [hit_json(hit) for hit in hits],
+        "hits": [hit_json(hit, snippets) for hit in hits],
     }
 
 
-def print_hits(index: Index, asked: Asked, hits: Sequence[Hit], explain: bool) -> None:
+def print_hits(index: Index, asked: Asked, hits: Sequence[Hit], explain: bool, snippets: bool) -> None:
     for sentence in index.notes(asked.query):
         note(printable(sentence))
     if hits and (missing := what_is_missing(index.look_up(asked.query, asked.filters))):
@@ -202,6 +226,8 @@ def print_hits(index: Index, asked: Asked, hits: Sequence[Hit], explain: bool) -
     terms, pieces = set(index.encode_query(asked.query).terms.tolist()), index.query_words(asked.query)
     for rank, hit in enumerate(hits, 1):
         say(describe(rank, hit, pieces, terms))
+        if snippets and (line := snippet_line(hit)):
+            say(f"     {line}")
         if explain:
             say(explanation(hit.explain()))
     if not hits:
@@ -218,6 +244,52 @@ def what_is_missing(words: Sequence[WordMatch]) -> str:
             f"Nothing found: no page holds {' or '.join(missing)}. These hold similar words or parts of them:"
         )
     return f"No page holds {' or '.join(missing)}. Pages with the other words:"
+
+
+def show_marked(hits: Sequence[Hit], picture: Path | None, in_viewer: bool) -> None:
+    """The best hit's page with its words marked: in a file, and in the system's viewer where asked for."""
+    if not hits:
+        return
+    if picture and picture_format(picture) is None:
+        raise InputError(f"{picture}: a picture cannot be written under this ending; use .png or .jpg.")
+    image = hits[0].image(marked=True)
+    target = picture
+    if target is None:
+        import tempfile
+
+        # Kept: the viewer reads it after this command has ended.
+        handle, name = tempfile.mkstemp(prefix="vsplade-", suffix=".png")
+        os.close(handle)
+        target = Path(name)
+    image.save(target)
+    note(f"Wrote {printable(str(target))}.")
+    if in_viewer and click.launch(str(target)):
+        note("No viewer could be started; open the picture yourself.")
+
+
+def picture_format(target: Path) -> str | None:
+    from PIL import Image
+
+    kind = Image.registered_extensions().get(target.suffix.lower())
+    return kind if kind in Image.SAVE else None
+
+
+def snippet_line(hit: Hit) -> str:
+    """The words around the best place, the query's in bold; empty where the file cannot be read now."""
+    from vsplade.results.sight import look_at
+
+    try:
+        snippet = look_at(hit).snippet()
+    except VspladeError:
+        return ""
+    parts, place = [], 0
+    for start, end in snippet.marks:
+        parts += [
+            printable(snippet.text[place:start]),
+            style(snippet.text[start:end], bold=True),
+        ]
+        place = end
+    return "".join([*parts, printable(snippet.text[place:])])
 
 
 def why_nothing(index: Index, query: str, filters: tuple[str, ...]) -> str:
@@ -270,10 +342,11 @@ def parse_weights(text: str | None) -> tuple[float, ...] | None:
         raise InputError(f"Cannot read --weights {text!r}: write numbers, as in 0.7,0.3.") from error
 
 
-def hit_json(hit: Hit) -> dict[str, object]:
+def hit_json(hit: Hit, with_snippet: bool = False) -> dict[str, object]:
     from vsplade.results.fused import FusedHit
 
     return {
+        **({"snippet": _snippet_or_none(hit)} if with_snippet else {}),
         **({"parts": list(hit.parts)} if isinstance(hit, FusedHit) else {}),
         "id": hit.id,
         "score": hit.score,
@@ -299,10 +372,18 @@ def word_json(word: WordMatch) -> dict[str, str]:
     return {"word": word.word, "status": word.status}
 
 
+def _snippet_or_none(hit: Hit) -> str | None:
+    try:
+        return hit.snippet()
+    except VspladeError:
+        return None
+
+
 def describe(rank: int, hit: Hit, words: Sequence[QueryWord], asked: Set[int]) -> str:
     """A result on two lines: where it is, and which of the query's words it holds."""
-    place = short_path(str(hit.metadata.get("path", hit.doc_id)))
-    head = f"{rank:>3}. {style(place, bold=True)}, page {hit.page_num}"
+    path = str(hit.metadata.get("path", hit.doc_id))
+    place = linked(style(short_path(path), bold=True), path)
+    head = f"{rank:>3}. {place}, page {hit.page_num}"
     shown = highlight(words, [word.status for word in hit.words], asked, hit.explain())
     return f"{head}  {style(f'{hit.score:.3f}', fg='cyan')}\n     {shown}"
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +27,20 @@ from vsplade.query.plan import NOTHING, Masks, Ranking, Searchable, checked_quer
 from vsplade.query.shares import Shares
 from vsplade.query.syntax import has_operators, parse
 from vsplade.query.two_stage import TwoStage, recall
+from vsplade.results.explain import explain
 from vsplade.types import (
     Encoder,
     Hit,
     Metadata,
     QueryWord,
     SparseVector,
+    TermMatch,
     WordMatch,
     shown,
 )
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
 Query = str | SparseVector
@@ -91,6 +97,11 @@ class Index:
     def generation(self) -> int:
         """Number of the commit that is being read."""
         return self._view.snapshot.manifest.generation
+
+    @property
+    def commit(self) -> Snapshot:
+        """The commit that is being read; another object after every ``refresh`` that found a new one."""
+        return self._view.snapshot
 
     @property
     def identity(self) -> EncoderIdentity:
@@ -181,6 +192,27 @@ class Index:
             for page in pages:
                 yield live.segment, page
             live.segment.expect_random_reads()
+
+    def add(
+        self,
+        source: Image.Image | bytes | str | os.PathLike[str],
+        id: str | None = None,
+        metadata: Metadata | None = None,
+    ) -> list[str]:
+        """Add a picture, the bytes of a PDF or picture, or a file, in one commit; returns the ids of its pages.
+
+        A page of the same id is replaced. A path needs no ``id``: its stem is one. For many files
+        ``index_paths`` is quicker, skips what has not changed, and follows changes.
+        """
+        from vsplade.ingest.single import add_pages
+
+        if id is None:
+            if not isinstance(source, str | os.PathLike):
+                raise InputError("A picture or bytes need an id: index.add(picture, id=...).")
+            id = Path(source).stem
+        added = add_pages(self.folder, self.encoder, source, id, metadata)
+        self.refresh()
+        return added
 
     # -- search ---------------------------------------------------------------------------------------
 
@@ -299,6 +331,10 @@ class Index:
         view, masks = self._view, self._view.masks(Filter.of(filter))
         parts = list(zip((live.segment for live in view.snapshot.segments), masks, strict=True))
         return [WordMatch(word.typed, status(parts, word)) for word in self.query_words(query)]
+
+    def explain(self, query: Query, id: str) -> list[TermMatch]:
+        """What each shared term would add to the page's score, whether or not it is among the best."""
+        return explain(self.encode_query(query), self.vector(id), self._token, self.query_words(query))
 
     def _token(self, term: int) -> str:
         """The term's name, or its number where the encoder that names it is not installed."""
