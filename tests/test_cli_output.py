@@ -15,6 +15,7 @@ from PIL import Image
 from vsplade.cli import cli, run
 from vsplade.cli.searching import highlight
 from vsplade.encode import load_encoder
+from vsplade.encode.text import TextEncoder
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.index import IndexWriter
 from vsplade.types import SparseVector, TermMatch
@@ -100,9 +101,12 @@ def test_a_bug_is_no_finished_run(
     assert "Traceback" in printed.err
 
 
-def test_brackets_are_for_words_that_the_page_lacks() -> None:
-    vocabulary = Tokenizer.load()
-    (turbine,), (blade,) = vocabulary.encode("turbine"), vocabulary.encode("blade")
-    match = TermMatch(term=turbine, token="turbine", query_weight=2.0, page_weight=1.0)
-    shown = click.unstyle(highlight("the turbine turbine blade", {turbine, blade}, [match], vocabulary))
-    assert shown == "the  turbine 2.00  turbine  [blade]"
+def test_words_show_whether_the_page_holds_them() -> None:
+    encoder = TextEncoder()
+    words = encoder.query_words("the turbine turbine blade xyzzyq")
+    (turbine,), (blade,) = encoder.vocabulary.encode("turbine"), encoder.vocabulary.encode("blade")
+    pieces = words[-1].parts
+    matches = [TermMatch("turbine", turbine, 2.0, 1.0), TermMatch("x##", pieces[0], 1.5, 1.0)]
+    statuses = ["not found", "found", "found", "not found", "in part"]
+    shown = click.unstyle(highlight(words, statuses, {turbine, blade, *pieces}, matches))
+    assert shown == "the  turbine 2.00  turbine  [blade]  xyzzyq (in part) 1.50"

@@ -39,7 +39,7 @@ def commands(group: click.Group = cli, before: tuple[str, ...] = ()) -> Iterator
 
 def unsafe(text: str) -> set[str]:
     """What no output may hold, beside line ends and our own two styles' codes."""
-    for ours in ("\x1b[1m", "\x1b[0m", "\x1b[2m", "\x1b[36m", "\x1b[32m"):
+    for ours in ("\x1b[1m", "\x1b[0m", "\x1b[2m", "\x1b[36m", "\x1b[32m", "\x1b[33m"):
         text = text.replace(ours, "")
     return {repr(c) for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
 

@@ -21,8 +21,10 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = (
     {"types", "errors"},
     {"config", "jsonl"},
-    {"pages", "encode", "index"},
-    {"query", "results"},
+    {"pages"},
+    {"encode", "index"},
+    {"query"},
+    {"results"},
     {"ingest", "evaluate", "train"},
     {"serve", "cli"},
     {"__init__", "__main__"},
@@ -31,8 +33,6 @@ LAYERS = (
 RANK = {folder: rank for rank, folders in enumerate(LAYERS) for folder in folders}
 
 UPWARDS = {
-    "encode/cells.py -> pages",
-    "encode/reader_torch.py -> pages",
     "index/__init__.py -> query",
     "index/hits.py -> query",
     "index/hits.py -> results",

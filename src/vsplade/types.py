@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from PIL import Image
 
+    from vsplade.results.marks import Mark
+
 Json = str | int | float | bool | None
-Metadata = Mapping[str, Json]
+Metadata = Mapping[str, Any]
+"""Values are ``Json``, or lists of it (tags): a condition on a list holds where it holds for one of its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,11 @@ class SparseVector:
         terms = np.array([term for term, _ in kept], dtype=np.uint32)
         return cls(terms, np.array([weight for _, weight in kept], dtype=np.float32))
 
+    def weight_bits(self) -> dict[int, int]:
+        """Each term and the bits of its weight, as a whole number."""
+        bits = np.ascontiguousarray(self.weights, np.float32).view(np.uint32)
+        return dict(zip(self.terms.tolist(), bits.tolist(), strict=True))
+
     def top(self, n: int) -> SparseVector:
         """The ``n`` heaviest terms (ties go to the smaller term), back in term order."""
         if len(self) <= n:
@@ -110,10 +118,59 @@ class TermMatch:
     term: int
     query_weight: float
     page_weight: float
+    in_part: bool = False
+    """It is a piece of a word of the query that does not stand on the page as a whole."""
 
     @property
     def product(self) -> float:
         return self.query_weight * self.page_weight
+
+
+FOUND, IN_PART, NOT_FOUND = "found", "in part", "not found"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A term that a page has where it holds a word."""
+
+    term: int
+    check: int = 0
+    mask: int = 0
+    """Those bits of the term's weight are the ``check``: they tell apart what a hash does not."""
+
+    def on(self, page: Mapping[int, int]) -> bool:
+        """Whether a page has it; ``page`` is its ``weight_bits``."""
+        return self.term in page and page[self.term] & self.mask == self.check
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWord:
+    """One word of a query as it was typed, and the terms of a page that speak for it."""
+
+    typed: str
+    parts: tuple[int, ...]
+    """The terms of its pieces: where a page has some of them, it may hold a similar word."""
+    wholes: tuple[tuple[Evidence, ...], ...]
+    """For each way to write it: all that a page has which holds it, also that its pieces stand together."""
+
+    @property
+    def terms(self) -> set[int]:
+        """All that speaks for it."""
+        return {*self.parts, *(evidence.term for whole in self.wholes for evidence in whole)}
+
+    def on(self, page: Mapping[int, int]) -> str:
+        """``found``, ``in part`` or ``not found`` on a page with these ``weight_bits``."""
+        if any(all(evidence.on(page) for evidence in whole) for whole in self.wholes):
+            return FOUND
+        return IN_PART if any(term in page for term in self.parts) else NOT_FOUND
+
+
+@dataclass(frozen=True, slots=True)
+class WordMatch:
+    """A word of the query, and whether it was found: ``found``, ``in part`` or ``not found``."""
+
+    word: str
+    status: str
 
 
 class TermStatistics(Protocol):
@@ -206,6 +263,32 @@ class MeaningEncoder(Encoder, Protocol):
 
 
 @runtime_checkable
+class WordEncoder(Encoder, Protocol):
+    """An encoder that knows whole words, and not only their pieces."""
+
+    def query_words(self, text: str) -> list[QueryWord]:
+        """The words of a query, in order; what has no letter and no digit is none."""
+        ...
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether a phrase is told from the same words in another order."""
+        ...
+
+    def phrase(self, text: str) -> QueryWord:
+        """What a page has that holds these words one after the other."""
+        ...
+
+    def beginning(self, letters: str) -> QueryWord:
+        """What pages have that hold a word with this beginning."""
+        ...
+
+    def weigh_terms(self, terms: Sequence[int], statistics: TermStatistics | None = None) -> dict[int, float]:
+        """What terms weigh in a query, each by itself."""
+        ...
+
+
+@runtime_checkable
 class PlacingEncoder(Encoder, Protocol):
     """An encoder that can also say where on the page each term was seen."""
 
@@ -224,7 +307,32 @@ class Hit:
     page_num: int
     metadata: Metadata = field(hash=False)
     matches: Sequence[TermMatch] = field(default=(), hash=False)
+    words: Sequence[WordMatch] = field(default=(), hash=False)
+    """The query's words, and whether the page holds each: as a whole, in part or not. Empty where the query
+    was a vector, or the encoder knows no whole words.
+    """
 
     def explain(self) -> Sequence[TermMatch]:
         """Matched terms, largest contribution first; the products add up to ``score``."""
         return self.matches
+
+    def image(self, longest_edge: int = 1600, *, marked: bool = False) -> Image.Image:
+        """The page, rendered from its file now; ``marked`` with the query's words as by a highlighter."""
+        from vsplade.results.sight import hit_image
+
+        return hit_image(self, longest_edge, marked)
+
+    def boxes(self) -> list[Mark]:
+        """The query's words on the page: each with its text, its ``box`` and its weight.
+
+        From the file's text layer, or read from the pixels where there is none.
+        """
+        from vsplade.results.sight import look_at
+
+        return list(look_at(self).marks)
+
+    def snippet(self, words: int = 28) -> str:
+        """The words around the place where most of the query stands together."""
+        from vsplade.results.sight import look_at
+
+        return look_at(self).snippet(words).text

@@ -10,6 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from vsplade.encode import load_encoder
 from vsplade.encode.cells import Cells
+from vsplade.encode.checks import CHECK
 from vsplade.encode.neighbours import PAIRS, Neighbours, hashed
 from vsplade.encode.reader import ReaderEncoder
 from vsplade.encode.tokenizer import Tokenizer
@@ -39,24 +40,24 @@ def cells(*words: tuple[str, float, float], em: float = EM, pixel: float = 1e-3)
 
 
 def found(neighbours: Neighbours, page: Cells) -> set[str]:
-    return {str(neighbours.shown(int(number))) for number in neighbours.on_page(page).number}
+    return {str(neighbours.shown(int(number))) for number in neighbours.on_page(page).pairs.number}
 
 
 def test_the_numbers_of_pairs_never_change() -> None:
     numbers = hashed(np.array([1, 2, 30_719, 5]), np.array([2, 1, 30_719, 5]))
-    assert numbers.tolist() == [23174, 26718, 8606, 8101]
+    assert (numbers >> CHECK).tolist() == [23174, 26718, 8606, 8101]
 
 
 @given(st.lists(st.tuples(st.integers(0, 65_535), st.integers(0, 65_535)), min_size=1, max_size=50))
 def test_numbers_lie_behind_the_vocabulary(pairs: list[tuple[int, int]]) -> None:
     left, right = np.array(pairs).T
-    numbers = hashed(left, right)
+    numbers = hashed(left, right) >> CHECK
     assert ((numbers >= 0) & (numbers < PAIRS)).all()
 
 
 def test_pairs_spread_over_all_numbers() -> None:
     left, right = np.divmod(np.arange(200_000), 447)
-    counts = np.bincount(hashed(left, right), minlength=PAIRS)
+    counts = np.bincount(hashed(left, right) >> CHECK, minlength=PAIRS)
     assert counts.max() < 25, "200,000 pairs, 6 a number"
     assert (counts == 0).mean() < 0.01
 
@@ -94,7 +95,7 @@ def test_no_pair_across_copies_of_the_page(neighbours: Neighbours) -> None:
 def test_chances_multiply_and_add_up(neighbours: Neighbours) -> None:
     page = cells(("interest", 30, 50), ("rate", 70, 50), ("interest", 30, 90), ("rate", 70, 90))
     page.probability[:] *= np.array([[0.5], [0.8], [1.0], [0.3]], np.float32)
-    numbers, counts = neighbours.on_page(page).counts()
+    numbers, counts = neighbours.on_page(page).pairs.counts()
     assert len(numbers) == 1
     assert counts[0] == pytest.approx(0.5 * 0.8 + 0.3, rel=1e-5)
 
@@ -110,7 +111,7 @@ def test_pieces_go_with_pieces(neighbours: Neighbours) -> None:
 
 
 def test_an_empty_page_has_none(neighbours: Neighbours) -> None:
-    assert len(neighbours.on_page(cells()).number) == 0
+    assert len(neighbours.on_page(cells()).pairs.number) == 0
 
 
 @pytest.mark.parametrize(("gap", "together"), [(1.3, False), (2.8, True)])
@@ -141,7 +142,7 @@ def test_a_page_full_of_noise_is_gone_through_in_parts(neighbours: Neighbours) -
     page = Cells(
         middle.astype(np.float32), pixel, np.full((n, 4), 0.2, np.float32), terms, np.full(n, 8.0, np.float32)
     )
-    assert len(neighbours.on_page(page).number) > n
+    assert len(neighbours.on_page(page).pairs.number) > n
 
 
 @pytest.fixture(scope="module")

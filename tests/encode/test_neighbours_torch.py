@@ -11,8 +11,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from vsplade.encode import neighbours as on_host  # noqa: E402
 from vsplade.encode.cells import Cells  # noqa: E402
-from vsplade.encode.neighbours import PAIRS, Neighbours  # noqa: E402
-from vsplade.encode.neighbours_torch import NeighboursOnDevice, Standing, hashed  # noqa: E402
+from vsplade.encode.checks import CHECK  # noqa: E402
+from vsplade.encode.neighbours import PAIRS, Neighbours, Pairs  # noqa: E402
+from vsplade.encode.neighbours_torch import NeighboursOnDevice, Standing, hashed, hashed_triple  # noqa: E402
 from vsplade.encode.tokenizer import Tokenizer  # noqa: E402
 from vsplade.encode.turns import finish  # noqa: E402
 
@@ -27,6 +28,9 @@ def test_numbers_are_the_same() -> None:
     left, right = np.random.default_rng(1).integers(0, 1 << 16, (2, 20_000))
     numbers = hashed(torch.from_numpy(left), torch.from_numpy(right))
     np.testing.assert_array_equal(numbers.numpy(), on_host.hashed(left, right))
+    triples = np.random.default_rng(2).integers(0, 1 << 16, (3, 20_000))
+    numbers = hashed_triple(*(torch.from_numpy(terms) for terms in triples))
+    np.testing.assert_array_equal(numbers.numpy(), on_host.hashed_triple(*triples))
 
 
 def page_of(rng: np.random.Generator, count: int) -> tuple[Cells, np.ndarray]:
@@ -38,6 +42,10 @@ def page_of(rng: np.random.Generator, count: int) -> tuple[Cells, np.ndarray]:
     term = rng.integers(0, len(TOKENIZER), (count, 2)).astype(np.int32)
     em = rng.uniform(5, 40, count).astype(np.float32)
     return Cells((place * pixel).astype(np.float32), pixel, chance, term, em), copy
+
+
+def dense(pairs: Pairs) -> np.ndarray:
+    return np.bincount(pairs.number, pairs.chance, PAIRS)
 
 
 @settings(max_examples=40, deadline=None)
@@ -52,19 +60,24 @@ def test_counts_are_those_of_the_host(seed: int, sizes: list[int]) -> None:
     ]  # fmt: skip
     sheet, place, em, term, chance = (torch.from_numpy(np.concatenate(c)) for c in zip(*columns, strict=True))
     standing = Standing(sheet, place.double(), em.double(), term.long(), chance)
-    counts, seen = finish(DEVICE.counted(standing, COPIES, len(pages)))
-    for (cells, _), found, terms in zip(pages, counts.numpy(), seen.numpy(), strict=True):
-        numbers, expected = HOST.on_page(cells).counts()
-        dense = np.zeros(PAIRS)
-        dense[numbers] = expected
-        np.testing.assert_allclose(found, dense, atol=1e-5)
+    counted = finish(DEVICE.counted(standing, COPIES, len(pages)))
+    for (cells, _), *columns in zip(pages, *(column.numpy() for column in counted), strict=True):
+        found, words, checks, terms = columns
+        expected = HOST.on_page(cells)
+        np.testing.assert_allclose(found, dense(expected.pairs), atol=1e-5)
+        np.testing.assert_allclose(words, dense(expected.whole), atol=1e-5)
+        numbers = np.unique(expected.pairs.number)
         named = terms[numbers]
-        np.testing.assert_array_equal(on_host.hashed(named >> 32, named & (1 << 32) - 1), numbers)
+        hashes = on_host.hashed(named >> 32, named & (1 << 32) - 1)
+        np.testing.assert_array_equal(hashes >> CHECK, numbers)
+        both = np.concatenate([expected.pairs.hash, expected.whole.hash])
+        assert set(np.unique(both) >> CHECK << CHECK | checks[np.unique(both) >> CHECK]) <= set(both.tolist())
 
 
 def test_a_batch_without_words_has_no_pairs() -> None:
     nothing = torch.zeros(0)
     standing = Standing(nothing.long(), torch.zeros(0, 2).double(), nothing.double(), nothing.long(), nothing)
-    counts, _ = finish(DEVICE.counted(standing, COPIES, 2))
-    assert counts.shape == (2, PAIRS)
+    counts, whole, *_ = finish(DEVICE.counted(standing, COPIES, 2))
+    assert counts.shape == whole.shape == (2, PAIRS)
     assert not counts.any()
+    assert not whole.any()

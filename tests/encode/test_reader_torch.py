@@ -23,7 +23,7 @@ from vsplade.types import Page, SparseVector
 
 torch = pytest.importorskip("torch")
 
-COSINE = 0.95
+COSINE = 0.94
 """docs/model-card.md states it: torch does not round activations to 8 bits, and it reads pages whole."""
 
 

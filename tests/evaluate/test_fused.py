@@ -8,7 +8,7 @@ from PIL import Image
 
 from vsplade.encode import load_encoder
 from vsplade.encode.paired import PairedEncoder
-from vsplade.encode.text import TextEncoder
+from vsplade.encode.text import WHOLE, TextEncoder
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.index import Index, IndexWriter
@@ -105,7 +105,7 @@ def test_names() -> None:
     encoder = paired()
     size = len(Tokenizer.load())
     assert encoder.name == "sighted+text"
-    assert len(encoder.vocabulary) == 2 * size
+    assert len(encoder.vocabulary) == 2 * size + WHOLE
     assert encoder.vocabulary.token(size + 5) == "text:" + Tokenizer.load().token(5)
     assert encoder.fingerprint != PairedEncoder(Sighted(), load_text(k1=0.9)).fingerprint
     with pytest.raises(InputError, match=r"reader\+text"):

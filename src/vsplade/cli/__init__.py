@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from vsplade.cli import indexing, inspecting, measuring, searching, training, vectors
+from vsplade.cli import indexing, inspecting, measuring, searching, serving, training, vectors
 from vsplade.cli.common import note, print_json, printable
 from vsplade.errors import VspladeError, VspladeWarning
 
@@ -40,6 +40,7 @@ def cli() -> None:
 for command in (
     *indexing.COMMANDS,
     *searching.COMMANDS,
+    *serving.COMMANDS,
     *inspecting.COMMANDS,
     *vectors.COMMANDS,
     *measuring.COMMANDS,

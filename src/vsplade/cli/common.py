@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -31,12 +32,33 @@ def index_option(command: Command) -> Command:
     option = click.option(
         "--index",
         "index_dir",
-        required=True,
         metavar="DIR",
         type=click.Path(path_type=Path, file_okay=False),
-        help="The folder that holds the index.",
+        callback=_or_default,
+        help="The folder that holds the index. Default: the environment variable VSPLADE_INDEX, or .vsplade in "
+        "this folder or one above it.",
     )
     return option(command)
+
+
+OWN_INDEX = ".vsplade"
+"""A folder's own index, below it."""
+
+
+def _or_default(context: click.Context, option: click.Parameter, given: Path | None) -> Path:
+    """What is given, else what the environment names, else the index of this folder or of one above it."""
+    if given is not None:
+        return given
+    named = os.environ.get("VSPLADE_INDEX")
+    if named:
+        return Path(named)
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / OWN_INDEX / "MANIFEST").is_file():
+            return folder / OWN_INDEX
+    raise click.MissingParameter(
+        "Name the index with --index DIR, or with the environment variable VSPLADE_INDEX.", context, option
+    )
 
 
 def encoder_option(command: Command) -> Command:
@@ -128,11 +150,11 @@ def note(message: str) -> None:
     click.echo(_for_terminal(message), err=True)
 
 
-_OUR_STYLE = re.compile(r"(\x1b\[[0-9;]*m|\n)")
+_OUR_STYLE = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;;(?:file:///[!-~]*)?\x1b\\\\|\n)")
 
 
 def _for_terminal(message: str) -> str:
-    """Nothing that a terminal would obey, but for line ends and the colours of ``style``."""
+    """Nothing that a terminal would obey, but for line ends, and colours and links of our own."""
     parts = _OUR_STYLE.split(message)
     return "".join(part if place % 2 else printable(part) for place, part in enumerate(parts))
 
@@ -173,6 +195,16 @@ def short_path(path: str) -> str:
         return printable(str(Path(path).relative_to(Path.cwd())))
     except ValueError:
         return printable(path)
+
+
+def linked(shown: str, path: str) -> str:
+    """A path that can be clicked, on a terminal (OSC 8); those that do not know such links show the text."""
+    if not sys.stdout.isatty() or not os.path.isabs(path):
+        return shown
+    try:
+        return f"\033]8;;{Path(path).as_uri()}\033\\{shown}\033]8;;\033\\"
+    except (ValueError, UnicodeEncodeError):
+        return shown
 
 
 def count(number: int, noun: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -50,7 +50,8 @@ LISTED = 10
     "--meta",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Give every page of this run a value to filter by. May be given several times.",
+    help="Give every page of this run a value to filter by. May be given several times; one key with several "
+    "values makes a list.",
 )
 @click.option(
     "--thumbnails",
@@ -61,6 +62,7 @@ LISTED = 10
 )
 @workers_option
 @limit_options
+@click.option("--watch", is_flag=True, help="Go on: index what is added, changed or removed, until ctrl-C.")
 @click.option("--check", is_flag=True, help="Index nothing: verify every byte of the index instead.")
 @click.option(
     "--recover",
@@ -77,6 +79,7 @@ def index_command(
     meta: tuple[str, ...],
     thumbnails: int,
     workers: int | None,
+    watch: bool,
     check: bool,
     recover: bool,
     as_json: bool,
@@ -102,17 +105,24 @@ def index_command(
         raise InputError("--model chooses the encoder: leave --encoder out, or leave --model out.")
     from vsplade.ingest import index_paths
 
-    report = index_paths(
-        paths,
-        index_dir,
-        encoder if model is None else model_encoder(model),
-        prune=prune,
-        workers=workers,
-        limits=make_limits(limits),
-        metadata=parse_metadata(meta) or None,  # none given: files keep what they have
-        thumbnails=thumbnails,
-        progress=sys.stderr.isatty(),
-    )
+    given: dict[str, Any] = {
+        "prune": prune or watch,
+        "workers": workers,
+        "limits": make_limits(limits),
+        "metadata": parse_metadata(meta) or None,  # none given: files keep what they have
+        "thumbnails": thumbnails,
+        "progress": sys.stderr.isatty(),
+    }
+    chosen = encoder if model is None else model_encoder(model)
+    if watch:
+        if as_json or "-" in paths:
+            raise InputError(
+                "--watch goes on for ever: it works with neither --json nor a list on standard input."
+            )
+        from vsplade.ingest.watching import watch as watch_paths
+
+        watch_paths(paths, index_dir, chosen, _print_report, **given)
+    report = index_paths(paths, index_dir, chosen, **given)
     if as_json:
         print_json(report.to_json())
     else:
@@ -131,17 +141,18 @@ def model_encoder(model: str) -> str:
     return model
 
 
-def parse_metadata(given: Sequence[str]) -> dict[str, Json]:
-    """``key=value`` texts; a value that is written as a number or as true or false becomes one."""
-    metadata: dict[str, Json] = {}
+def parse_metadata(given: Sequence[str]) -> dict[str, Json | list[Json]]:
+    """``key=value`` texts; a value that is written as a number or as true or false becomes one.
+
+    A key that is given several times has a list of values (tags).
+    """
+    values: dict[str, list[Json]] = {}
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise InputError(f"Cannot read --meta {text!r}: write KEY=VALUE.")
-        if key.strip() in metadata:
-            raise InputError(f"--meta {key.strip()} is given twice; keep one of them.")
-        metadata[key.strip()] = _value(value)
-    return metadata
+        values.setdefault(key.strip(), []).append(_value(value))
+    return {key: several if len(several) > 1 else several[0] for key, several in values.items()}
 
 
 def _value(text: str) -> Json:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +16,7 @@ from vsplade.cli.common import (
     filter_option,
     index_option,
     json_option,
+    linked,
     note,
     print_json,
     printable,
@@ -20,11 +24,12 @@ from vsplade.cli.common import (
     short_path,
     style,
 )
-from vsplade.errors import InputError
+from vsplade.errors import InputError, VspladeError
+from vsplade.types import FOUND, IN_PART
 
 if TYPE_CHECKING:
     from vsplade.index import Index
-    from vsplade.types import Hit, TermMatch, Vocabulary
+    from vsplade.types import Hit, QueryWord, TermMatch, WordMatch
 
 BAR = 40
 """Characters of the longest bar of ``--explain``."""
@@ -82,6 +87,27 @@ BAR = 40
     metavar="N",
     help="How many hits --rerank looks at.",
 )
+@click.option(
+    "--min-score",
+    type=click.FloatRange(min=0.0),
+    default=0.0,
+    metavar="SCORE",
+    help="Leave out hits with a lower score.",
+)
+@click.option(
+    "--open", "open_best", is_flag=True, help="Show the best hit's page, its words marked, in a viewer."
+)
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="OUT.png",
+    help="Write the best hit's page, its words marked, to this file.",
+)
+@click.option(
+    "--snippets/--no-snippets",
+    default=None,
+    help="Show the words around the best place of each hit. Default: on a terminal. Opens the hits' files.",
+)
 @click.option("--explain", is_flag=True, help="Show every matched term and what it added to the score.")
 @encoder_option
 @json_option
@@ -97,44 +123,173 @@ def search(
     fusion: str,
     rerank: str | None,
     rerank_depth: int,
+    min_score: float,
+    open_best: bool,
+    picture: Path | None,
+    snippets: bool | None,
     explain: bool,
     encoder: str | None,
     as_json: bool,
 ) -> None:
-    """Find the pages that answer QUERY, best first."""
+    """Find the pages that answer QUERY, best first.
+
+    "a phrase" and +word must stand on a page, -word must not; word* is any word with this beginning. Write
+    -- before a query that begins with -.
+    """
     from vsplade.encode import load_encoder
-    from vsplade.index import Index, TwoStage
+    from vsplade.index import Index
 
     index = Index.open(index_dir, encoder=load_encoder(encoder) if encoder else None)
-    stages = TwoStage(two_stage) if two_stage else None
-    recall = None
-    shown, k = k, max(k, rerank_depth) if rerank else k
-    hits: Sequence[Hit]
-    if fuse or fuse_with:
-        if stages:
-            raise InputError("--two-stage and fusion cannot be combined: leave one of them out.")
-        hits = fused_hits(index, query, k, filters, fuse, fuse_with, weights, fusion)
-    elif weights is not None:
-        raise InputError("--weights says how rankings are joined: give --fuse or --fuse-with too.")
-    else:
-        hits = index.search(query, k=k, filter=filters, two_stage=stages)
-    if stages:
-        exact = {hit.id for hit in index.search(query, k=k, filter=filters)}
-        recall = len(exact & {hit.id for hit in hits}) / len(exact) if exact else 1.0
-        note(f"Two-stage search found {recall:.0%} of the exact results.")
+    joined = Joined(fuse, fuse_with, weights, fusion)
+    asked = Asked(query, filters, max(k, rerank_depth) if rerank else k, min_score)
+    hits, recall = find(index, asked, joined, two_stage)
     if rerank:
-        hits = reranked(query, hits, rerank, rerank_depth)[:shown]
+        hits = reranked(asked.query, hits, rerank, rerank_depth)[:k]
+    if joined or rerank:
+        hits = [hit for hit in hits if hit.score >= min_score]
+    if picture or open_best:
+        show_marked(hits, picture, open_best)
     if as_json:
-        found = {"query": query, "hits": [hit_json(hit) for hit in hits]}
-        print_json(found if recall is None else {**found, "recall": recall})
-        return
-    asked = set(index.encode_query(query).terms.tolist())
+        print_json(
+            document(index, asked, hits, bool(snippets)) | ({} if recall is None else {"recall": recall})
+        )
+    else:
+        print_hits(index, asked, hits, explain, sys.stdout.isatty() if snippets is None else snippets)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked for."""
+
+    query: str
+    filters: tuple[str, ...]
+    k: int
+    min_score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Which rankings are joined, and how."""
+
+    text_layers: bool
+    others: tuple[Path, ...]
+    weights: str | None
+    method: str
+
+    def __bool__(self) -> bool:
+        return bool(self.text_layers or self.others)
+
+
+def find(
+    index: Index, asked: Asked, joined: Joined, two_stage: int | None
+) -> tuple[Sequence[Hit], float | None]:
+    """The hits and, of a two-stage search, the share of the exact results among them."""
+    from vsplade.index import TwoStage
+
+    if joined:
+        if two_stage:
+            raise InputError("--two-stage and fusion cannot be combined: leave one of them out.")
+        return fused_hits(index, asked, joined), None
+    if joined.weights is not None:
+        raise InputError("--weights says how rankings are joined: give --fuse or --fuse-with too.")
+    exact = index.search(asked.query, k=asked.k, filter=asked.filters, min_score=asked.min_score)
+    if not two_stage:
+        return exact, None
+    hits = index.search(
+        asked.query,
+        k=asked.k,
+        filter=asked.filters,
+        min_score=asked.min_score,
+        two_stage=TwoStage(two_stage),
+    )
+    ids = {hit.id for hit in exact}
+    recall = len(ids & {hit.id for hit in hits}) / len(ids) if ids else 1.0
+    note(f"Two-stage search found {recall:.0%} of the exact results.")
+    return hits, recall
+
+
+def document(index: Index, asked: Asked, hits: Sequence[Hit], snippets: bool) -> dict[str, object]:
+    """What ``--json`` prints."""
+    return {
+        "query": asked.query,
+        "notes": index.notes(asked.query),
+        "words": [word_json(word) for word in index.look_up(asked.query, asked.filters)],
+        "hits": [hit_json(hit, snippets) for hit in hits],
+    }
+
+
+def print_hits(index: Index, asked: Asked, hits: Sequence[Hit], explain: bool, snippets: bool) -> None:
+    for sentence in index.notes(asked.query):
+        note(printable(sentence))
+    if hits and (missing := what_is_missing(index.look_up(asked.query, asked.filters))):
+        say(missing)
+    terms, pieces = set(index.encode_query(asked.query).terms.tolist()), index.query_words(asked.query)
     for rank, hit in enumerate(hits, 1):
-        say(describe(rank, hit, query, asked, index.encoder.vocabulary))
+        say(describe(rank, hit, pieces, terms))
+        if snippets and (line := snippet_line(hit)):
+            say(f"     {line}")
         if explain:
             say(explanation(hit.explain()))
     if not hits:
-        note(why_nothing(index, query, filters))
+        note(why_nothing(index, asked.query, asked.filters))
+
+
+def what_is_missing(words: Sequence[WordMatch]) -> str:
+    """The words of the query that no page holds as a whole; empty where each is on some page."""
+    missing = [f"'{printable(word.word)}'" for word in words if word.status != FOUND]
+    if not missing:
+        return ""
+    if len(missing) == len(words):
+        return (
+            f"Nothing found: no page holds {' or '.join(missing)}. These hold similar words or parts of them:"
+        )
+    return f"No page holds {' or '.join(missing)}. Pages with the other words:"
+
+
+def show_marked(hits: Sequence[Hit], picture: Path | None, in_viewer: bool) -> None:
+    """The best hit's page with its words marked: in a file, and in the system's viewer where asked for."""
+    if not hits:
+        return
+    if picture and picture_format(picture) is None:
+        raise InputError(f"{picture}: a picture cannot be written under this ending; use .png or .jpg.")
+    image = hits[0].image(marked=True)
+    target = picture
+    if target is None:
+        import tempfile
+
+        # Kept: the viewer reads it after this command has ended.
+        handle, name = tempfile.mkstemp(prefix="vsplade-", suffix=".png")
+        os.close(handle)
+        target = Path(name)
+    image.save(target)
+    note(f"Wrote {printable(str(target))}.")
+    if in_viewer and click.launch(str(target)):
+        note("No viewer could be started; open the picture yourself.")
+
+
+def picture_format(target: Path) -> str | None:
+    from PIL import Image
+
+    kind = Image.registered_extensions().get(target.suffix.lower())
+    return kind if kind in Image.SAVE else None
+
+
+def snippet_line(hit: Hit) -> str:
+    """The words around the best place, the query's in bold; empty where the file cannot be read now."""
+    from vsplade.results.sight import look_at
+
+    try:
+        snippet = look_at(hit).snippet()
+    except VspladeError:
+        return ""
+    parts, place = [], 0
+    for start, end in snippet.marks:
+        parts += [
+            printable(snippet.text[place:start]),
+            style(snippet.text[start:end], bold=True),
+        ]
+        place = end
+    return "".join([*parts, printable(snippet.text[place:])])
 
 
 def why_nothing(index: Index, query: str, filters: tuple[str, ...]) -> str:
@@ -152,35 +307,29 @@ def why_nothing(index: Index, query: str, filters: tuple[str, ...]) -> str:
     return "No page matches. Try fewer or other words, or see what was indexed: vsplade stats."
 
 
-def fused_hits(
-    index: Index,
-    query: str,
-    k: int,
-    filters: tuple[str, ...],
-    fuse: bool,
-    others: Sequence[Path],
-    weights: str | None,
-    method: str,
-) -> Sequence[Hit]:
+def fused_hits(index: Index, asked: Asked, joined: Joined) -> Sequence[Hit]:
     """The index, its text layers where asked for, and other indexes, as one ranking."""
     from vsplade.index import Index
     from vsplade.results.fused import READER_AND_TEXT, fused_search, text_layer, whole
 
     sources = [whole(index)]
-    if fuse:
+    if joined.text_layers:
         sources.append(text_layer(index))
-    sources += [whole(Index.open(folder)) for folder in others]
-    shares = READER_AND_TEXT if weights is None and not others else parse_weights(weights)
-    return fused_search(sources, query, k, shares, method, filters)
+    sources += [whole(Index.open(folder)) for folder in joined.others]
+    known = joined.weights is None and not joined.others
+    shares = READER_AND_TEXT if known else parse_weights(joined.weights)
+    return fused_search(sources, asked.query, asked.k, shares, joined.method, asked.filters)
 
 
 def reranked(query: str, hits: Sequence[Hit], model: str, depth: int) -> Sequence[Hit]:
     """The first ``depth`` hits by late interaction; what is below them is left out."""
     from vsplade.evaluate.late_interaction import LONGEST_EDGE, ColModernVbert
+    from vsplade.query.syntax import parse
     from vsplade.results.rerank import render_hits, rerank_hits
 
     loaded = ColModernVbert(model)
-    return rerank_hits(query, hits[:depth], loaded, lambda chosen: render_hits(chosen, LONGEST_EDGE))
+    text = parse(query).text
+    return rerank_hits(text, hits[:depth], loaded, lambda chosen: render_hits(chosen, LONGEST_EDGE))
 
 
 def parse_weights(text: str | None) -> tuple[float, ...] | None:
@@ -193,10 +342,11 @@ def parse_weights(text: str | None) -> tuple[float, ...] | None:
         raise InputError(f"Cannot read --weights {text!r}: write numbers, as in 0.7,0.3.") from error
 
 
-def hit_json(hit: Hit) -> dict[str, object]:
+def hit_json(hit: Hit, with_snippet: bool = False) -> dict[str, object]:
     from vsplade.results.fused import FusedHit
 
     return {
+        **({"snippet": _snippet_or_none(hit)} if with_snippet else {}),
         **({"parts": list(hit.parts)} if isinstance(hit, FusedHit) else {}),
         "id": hit.id,
         "score": hit.score,
@@ -210,51 +360,58 @@ def hit_json(hit: Hit) -> dict[str, object]:
                 "query_weight": match.query_weight,
                 "page_weight": match.page_weight,
                 "product": match.product,
+                "in_part": match.in_part,
             }
             for match in hit.explain()
         ],
+        "words": [word_json(word) for word in hit.words],
     }
 
 
-def describe(rank: int, hit: Hit, query: str, asked: Set[int], vocabulary: Vocabulary) -> str:
+def word_json(word: WordMatch) -> dict[str, str]:
+    return {"word": word.word, "status": word.status}
+
+
+def _snippet_or_none(hit: Hit) -> str | None:
+    try:
+        return hit.snippet()
+    except VspladeError:
+        return None
+
+
+def describe(rank: int, hit: Hit, words: Sequence[QueryWord], asked: Set[int]) -> str:
     """A result on two lines: where it is, and which of the query's words it holds."""
-    place = short_path(str(hit.metadata.get("path", hit.doc_id)))
-    head = f"{rank:>3}. {style(place, bold=True)}, page {hit.page_num}"
-    words = highlight(query, asked, hit.explain(), vocabulary)
-    return f"{head}  {style(f'{hit.score:.3f}', fg='cyan')}\n     {words}"
+    path = str(hit.metadata.get("path", hit.doc_id))
+    place = linked(style(short_path(path), bold=True), path)
+    head = f"{rank:>3}. {place}, page {hit.page_num}"
+    shown = highlight(words, [word.status for word in hit.words], asked, hit.explain())
+    return f"{head}  {style(f'{hit.score:.3f}', fg='cyan')}\n     {shown}"
 
 
-def highlight(query: str, asked: Set[int], matches: Sequence[TermMatch], vocabulary: Vocabulary) -> str:
-    """The query's words: those on the page in bold with what they added, the others dimmed in brackets.
+def highlight(
+    words: Sequence[QueryWord], statuses: Sequence[str], asked: Set[int], matches: Sequence[TermMatch]
+) -> str:
+    """The query's words: those on the page in bold with what they added, those of which it holds only parts
+    marked so, the others dimmed in brackets.
 
     Words are what people typed; a word of several pieces shows the sum of its pieces, where it comes first.
-    A word that is not ``asked`` for (``the``, beside others) is dimmed only: the page may well hold it.
+    A word that is not ``asked`` for (``the``, beside others) is dimmed only: the page may well hold it. Of an
+    encoder that knows no words, only the terms can be shown.
     """
-    from vsplade.encode.paired import PairedVocabulary
-    from vsplade.encode.reader import ReaderVocabulary
-    from vsplade.encode.tokenizer import Tokenizer
-
-    # Of an index with text layers, the words are those of its first half.
-    words = vocabulary.first if isinstance(vocabulary, PairedVocabulary) else vocabulary
-    left = {match.term: match for match in matches if match.term < len(words)}
-    on_page = set(left)
-    in_text = {match.term - len(words) for match in matches if match.term >= len(words)}
+    left = {match.term: match for match in matches}
     shown = []
-    for typed in query.split():
-        word = printable(typed)
-        # A vocabulary that is not ours splits words in its own way: then only the terms can be shown.
-        pieces = set(words.encode(typed)) if isinstance(words, Tokenizer | ReaderVocabulary) else set()
-        found = [left.pop(term).product for term in pieces if term in left]
-        if found:
-            shown.append(f"{style(word, bold=True, fg='green')} {sum(found):.2f}")
-        elif pieces & in_text:
-            shown.append(f"{style(word, bold=True, fg='green')} (text layer)")
-        elif pieces & on_page:
-            shown.append(style(word, bold=True, fg="green"))
-        elif pieces and not pieces & asked:
-            shown.append(style(word, dim=True))
-        elif pieces:
-            shown.append(style(f"[{word}]", dim=True))
+    for word, status in zip(words, statuses, strict=False):
+        typed = printable(word.typed)
+        added = [left.pop(term).product for term in word.terms if term in left]
+        amount = f" {sum(added):.2f}" if added else ""
+        if status == FOUND:
+            shown.append(style(typed, bold=True, fg="green") + amount)
+        elif not word.terms & asked:
+            shown.append(style(typed, dim=True))
+        elif status == IN_PART:
+            shown.append(style(f"{typed} (in part)", fg="yellow") + amount)
+        else:
+            shown.append(style(f"[{typed}]", dim=True))
     related = [f"{printable(match.token)} {match.product:.2f}" for match in left.values()]
     return "  ".join([*shown, *(["also:"] if shown and related else []), *related])
 
@@ -266,7 +423,8 @@ def explanation(matches: Sequence[TermMatch]) -> str:
     for match in matches:
         bar = "█" * max(1, round(BAR * match.product / longest))
         arithmetic = f"{match.query_weight:.3f} × {match.page_weight:.3f} = {match.product:.3f}"
-        lines.append(f"     {printable(match.token):<20} {arithmetic}  {bar}")
+        part = "  (in part)" if match.in_part else ""
+        lines.append(f"     {printable(match.token):<20} {arithmetic}  {bar}{part}")
     return "\n".join(lines)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -22,14 +22,17 @@ from vsplade.encode.text import TextEncoder
 from vsplade.types import (
     Direction,
     Encoder,
+    Evidence,
     MeaningEncoder,
     Page,
     PageVector,
+    QueryWord,
     SparseVector,
     TableEncoder,
     TermStatistics,
     Vocabulary,
     WeighingEncoder,
+    WordEncoder,
     shown,
 )
 
@@ -51,7 +54,8 @@ class PairedVocabulary:
         return self.first.token(term) if term < split else self.MARK + self._text.token(term - split)
 
     def shown(self, term: int) -> str:
-        return shown(self.first, term) if term < len(self.first) else self.token(term)
+        split = len(self.first)
+        return shown(self.first, term) if term < split else self.MARK + shown(self._text, term - split)
 
 
 class PairedEncoder:
@@ -111,6 +115,37 @@ class PairedEncoder:
 
     def meant_by(self, word: str, page: SparseVector) -> list[str]:
         return self.first.meant_by(word, page) if isinstance(self.first, MeaningEncoder) else []
+
+    def query_words(self, text: str) -> list[QueryWord]:
+        """A page holds a word where the first encoder saw it whole, or where its text layer has it."""
+        seen = self.first.query_words(text) if isinstance(self.first, WordEncoder) else []
+        by_typed = {word.typed: word for word in seen}
+        found = []
+        for word in self.text.query_words(text):
+            behind = tuple(
+                Evidence(mark.term + self._split, mark.check, mark.mask) for mark in word.wholes[0]
+            )
+            first = by_typed.get(word.typed)
+            wholes = (*(first.wholes if first else ()), behind)
+            parts = (*(first.parts if first else ()), *(term + self._split for term in word.parts))
+            found.append(QueryWord(word.typed, parts, wholes))
+        return found
+
+    @property
+    def keeps_order(self) -> bool:
+        return isinstance(self.first, WordEncoder) and self.first.keeps_order
+
+    def phrase(self, text: str) -> QueryWord:
+        """As the first encoder has it, which knows the order of words, where it does."""
+        return self.first.phrase(text) if isinstance(self.first, WordEncoder) else self.text.phrase(text)
+
+    def beginning(self, letters: str) -> QueryWord:
+        chosen = self.first if isinstance(self.first, WordEncoder) else self.text
+        return chosen.beginning(letters)
+
+    def weigh_terms(self, terms: Sequence[int], statistics: TermStatistics | None = None) -> dict[int, float]:
+        chosen = self.first if isinstance(self.first, WordEncoder) else self.text
+        return chosen.weigh_terms(terms, statistics)
 
     @cached_property
     def term_values(self) -> NDArray[np.float32]:

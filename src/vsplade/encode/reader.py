@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -23,10 +23,12 @@ from numpy.typing import NDArray
 
 from vsplade.encode.boxes import box_on_ink
 from vsplade.encode.cells import CellReader, Cells, at_size
+from vsplade.encode.checks import stamped
 from vsplade.encode.legible import LEGIBLE, legibility
 from vsplade.encode.meaning import MeaningModel, is_shipped
-from vsplade.encode.neighbours import PAIRS, Neighbours
+from vsplade.encode.neighbours import PAIRS, Kept, Neighbours
 from vsplade.encode.query_length import check_query_length
+from vsplade.encode.reader_words import ReaderWords
 from vsplade.encode.reading import PageText
 from vsplade.encode.tokenizer import Tokenizer, letters_of
 from vsplade.encode.upright import AS_IT_IS, Pose, Reading, find_pose, is_askew
@@ -37,6 +39,7 @@ from vsplade.types import (
     Direction,
     Page,
     PageVector,
+    QueryWord,
     SparseVector,
     TermStatistics,
     Vocabulary,
@@ -50,7 +53,7 @@ MODEL = Path(__file__).with_name("data") / "reader"
 _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
 _HEAVY = ("trunk.onnx", "head.onnx")
 _FILES = (*_HEAVY, "size.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
-REVISION = 2
+REVISION = 3
 """Of the code that vectors depend on. ``scripts/reader_revision.py`` raises it; a test asks for that."""
 
 SMALLEST_EDGE, LARGEST_EDGE = 64, 8192
@@ -222,6 +225,7 @@ class ReaderEncoder:
     def _related(self) -> NDArray[np.int64]:
         """(pairs, 2) sorted: a term of the query, and one that it also asks for."""
         pairs: NDArray[np.int64] = np.load(self._folder / "related.npy", allow_pickle=False).astype(np.int64)
+        pairs = np.asfortranarray(pairs)  # the first column is searched
         return pairs
 
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
@@ -232,20 +236,52 @@ class ReaderEncoder:
         check_query_length(text)
         table = self._importance
         weights: dict[int, float] = {}
-        text_terms = self._tokenizer.encode(text)
+        written = self._words.readings(text)
+        text_terms = [term for unit in written[0] for term in self._words.pieces(unit)]
         terms = set(text_terms)
-        for term in terms:
-            first, last = np.searchsorted(self._related[:, 0], (term, term + 1))
-            for other in self._related[first:last, 1].tolist():
-                share = self._config["related"] * float(min(table[term], table[other]))
-                weights[other] = max(weights.get(other, 0.0), share)
+        for term, other in self._related_to(terms):
+            share = self._config["related"] * float(min(table[term], table[other]))
+            weights[other] = max(weights.get(other, 0.0), share)
         weights |= {term: float(table[term]) for term in terms}
         heavy = {term: weight for term, weight in weights.items() if weight >= self._config["lightest"]}
         kept = heavy or weights
         words = {term: kept[term] / float(self._certainty[term]) for term in kept}
         pairs = self._config["pairs"]
-        behind = (len(self._tokenizer) + number for number in self._neighbours.in_text(text_terms))
-        return SparseVector.from_dict(words | dict.fromkeys(behind, pairs["weight"] / pairs["share"]))
+        behind = dict.fromkeys(self._neighbours.in_text(text_terms), pairs["weight"] / pairs["share"])
+        for number, weight in self._words.weigh_whole(written).items():
+            behind[number] = max(behind.get(number, 0.0), weight / pairs["share"])
+        return SparseVector.from_dict(
+            words | {len(self._tokenizer) + number: weight for number, weight in behind.items()}
+        )
+
+    def _related_to(self, terms: Collection[int]) -> Iterator[tuple[int, int]]:
+        """Every term with each one that it also asks for."""
+        asked = np.fromiter(terms, np.int64, len(terms))
+        column = self._related[:, 0]
+        firsts, lasts = (np.searchsorted(column, asked + more).tolist() for more in (0, 1))
+        for term, first, last in zip(asked.tolist(), firsts, lasts, strict=True):
+            for other in self._related[first:last, 1].tolist() if first < last else ():
+                yield term, other
+
+    @cached_property
+    def _words(self) -> ReaderWords:
+        return ReaderWords(self._tokenizer, self._neighbours, self.keeps_order)
+
+    @property
+    def keeps_order(self) -> bool:
+        return "pair" in self._point
+
+    def query_words(self, text: str) -> list[QueryWord]:
+        return self._words.query_words(text)
+
+    def phrase(self, text: str) -> QueryWord:
+        return self._words.phrase(text)
+
+    def beginning(self, letters: str) -> QueryWord:
+        return self._words.beginning(letters)
+
+    def weigh_terms(self, terms: Sequence[int], statistics: TermStatistics | None = None) -> dict[int, float]:
+        return {term: float(self._importance[term] / self._certainty[term]) for term in terms}
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         """As many pages at a time as there are threads; the next ones wait to be asked for."""
@@ -316,15 +352,19 @@ class ReaderEncoder:
 
     def _pair_boxes(self, cells: Cells, numbers: NDArray[np.int64], grey: NDArray[np.uint8]) -> list[Box]:
         """Around both words of each pair, where it is likeliest."""
-        pairs = self._neighbours.on_page(cells)
-        order = np.argsort(pairs.chance, kind="stable")
+        standing = self._neighbours.on_page(cells)
+        number, chance, left, right = (
+            np.concatenate([getattr(some, name) for some in (standing.whole, standing.pairs)])
+            for name in ("number", "chance", "left", "right")
+        )
+        order = np.argsort(chance, kind="stable")
         best = np.zeros(PAIRS, np.int64)
-        best[pairs.number[order]] = order
+        best[number[order]] = order
 
         def around(row: int) -> Box:
             return self._box(cells, row, int(cells.term[row, 0]), grey)
 
-        ends = ((around(int(pairs.left[n])), around(int(pairs.right[n]))) for n in best[numbers])
+        ends = ((around(int(left[n])), around(int(right[n]))) for n in best[numbers])
         return [a.around(b) for a, b in ends]
 
     def _box(self, cells: Cells, row: int, term: int, grey: NDArray[np.uint8]) -> Box:
@@ -378,16 +418,14 @@ class ReaderEncoder:
         """A page's vector with its neighbours, where the point has them."""
         if "pair" not in self._point:
             return words
-        return self._add_pairs(words, *self._neighbours.on_page(cells).counts(), length)
+        standing = self._neighbours.on_page(cells)
+        return self._add_pairs(words, standing.kept(self._point["pair"]), length)
 
-    def _add_pairs(
-        self, words: SparseVector, numbers: NDArray[np.int64], counts: NDArray[Any], length: float
-    ) -> SparseVector:
+    def _add_pairs(self, words: SparseVector, kept: Kept, length: float) -> SparseVector:
         settings = self._config["pairs"]
-        kept = counts > self._point["pair"]
         rule = replace(self._weighting, saturation=settings["saturation"])
-        weights = rule.weigh(counts[kept], length) * np.float32(settings["share"])
-        terms = (numbers[kept] + len(self._tokenizer)).astype(np.uint32)
+        weights = stamped(rule.weigh(kept.count, length) * np.float32(settings["share"]), kept.check)
+        terms = (kept.number + len(self._tokenizer)).astype(np.uint32)
         return SparseVector(np.concatenate([words.terms, terms]), np.concatenate([words.weights, weights]))
 
     def weigh(self, terms: NDArray[np.uint32], counts: NDArray[Any], length: float) -> SparseVector:
@@ -401,4 +439,6 @@ class ReaderEncoder:
         words = self.weigh(distinct, counts, float(len(terms)))
         if "pair" not in self._point:
             return words
-        return self._add_pairs(words, *self._neighbours.counted(terms), float(len(terms)))
+        pieces = [self._words.pieces(unit) for unit in self._words.readings(text)[0]]
+        kept = self._neighbours.in_line(pieces).kept(self._point["pair"])
+        return self._add_pairs(words, kept, float(len(terms)))

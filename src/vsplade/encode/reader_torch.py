@@ -31,7 +31,7 @@ from vsplade.encode.cells import LEAST_READ, Cells
 from vsplade.encode.found_torch import Found, best_terms, load_network
 from vsplade.encode.fused import can_fuse, fuse
 from vsplade.encode.ink import BLOCK, CELL
-from vsplade.encode.neighbours import CANDIDATES, PAIRS
+from vsplade.encode.neighbours import CANDIDATES, PAIRS, WHOLE, Kept
 from vsplade.encode.neighbours_torch import NeighboursOnDevice, Standing
 from vsplade.encode.network import cell_features
 from vsplade.encode.on_device import fetch, on, rows_of
@@ -299,8 +299,8 @@ class TorchReaderEncoder(ReaderEncoder):
         return [turned.get(number, vector) for number, vector in enumerate(vectors)]
 
     def _pairs(self, found: Found, probability: Tensor, term: Tensor, batch: Batch) -> Steps[list[Tensor]]:
-        """The neighbours that are kept: how many on each page, their numbers, expected counts and terms; none
-        of it where the point has no pairs.
+        """The neighbours that are kept: how many on each page, their numbers, expected counts, checks and
+        terms; none of it where the point has no pairs.
         """
         if "pair" not in self._point:
             return []
@@ -311,11 +311,15 @@ class TorchReaderEncoder(ReaderEncoder):
         place = (found.middle / found.pixel).double().repeat_interleave(CANDIDATES, 0)
         best = (term[:, :CANDIDATES].reshape(-1), probability[:, :CANDIDATES].reshape(-1))
         standing = Standing(sheet, place, em.double(), *best)
-        counts, seen = yield from self._neighbours_here.counted(standing, copies, len(batch.sizes))
-        kept = counts[: batch.pages] > self._point["pair"]
+        counts, whole, checks, seen = yield from self._neighbours_here.counted(
+            standing, copies, len(batch.sizes)
+        )
+        kept = ((counts > self._point["pair"]) | (whole > WHOLE))[: batch.pages]
+        counts = torch.maximum(counts, whole)
         (many,) = yield from fetch(kept.sum()[None])
         places = rows_of(kept.view(-1), int(many[0]))
-        return [kept.sum(1), places % PAIRS, counts.view(-1)[places], seen.view(-1)[places]]
+        columns = (column.view(-1)[places] for column in (counts, checks, seen))
+        return [kept.sum(1), places % PAIRS, *columns]
 
     def _joined(
         self,
@@ -324,14 +328,15 @@ class TorchReaderEncoder(ReaderEncoder):
         each: NDArray[Any],
         numbers: NDArray[Any],
         counts: NDArray[Any],
+        checks: NDArray[Any],
         terms: NDArray[Any],
     ) -> list[SparseVector]:
         """The vectors of the pages' words with their pairs, as ``_pairs`` has them."""
         self._neighbours.note(numbers, terms >> 32, terms & (1 << 32) - 1)
         return [
-            self._add_pairs(vector, page_pairs, page_counts, length)
-            for vector, (page_pairs, page_counts), length in zip(
-                words, _by_page(each, numbers, counts), lengths.tolist(), strict=True
+            self._add_pairs(vector, Kept(*columns), length)
+            for vector, columns, length in zip(
+                words, _by_page(each, numbers, counts, checks), lengths.tolist(), strict=True
             )
         ]
 
@@ -347,12 +352,10 @@ def _readings(sums: NDArray[Any]) -> list[Reading]:
     return [Reading(int(places), chance, squared) for places, chance, squared in sums.T.tolist()]
 
 
-def _by_page(
-    each: NDArray[Any], first: NDArray[Any], second: NDArray[Any]
-) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    """Both columns cut into pages; ``each`` has how many rows."""
+def _by_page(each: NDArray[Any], *columns: NDArray[Any]) -> list[tuple[NDArray[Any], ...]]:
+    """The columns cut into pages; ``each`` has how many rows."""
     ends = np.cumsum(each)
-    cut = (np.split(column[: ends[-1]], ends[:-1]) for column in (first, second))
+    cut = (np.split(column[: ends[-1]], ends[:-1]) for column in columns)
     return list(zip(*cut, strict=True))
 
 

@@ -108,6 +108,14 @@ class Tokenizer:
     def term(self, token: str) -> int | None:
         return self._terms.get(token)
 
+    def beginning_with(self, letters: str) -> list[int]:
+        """The terms of whole words with this beginning, and of the beginnings of rare ones."""
+        return [
+            term
+            for token, term in self._terms.items()
+            if token.startswith(letters) and not token.startswith(GOES_ON)
+        ]
+
     def encode(self, text: str) -> list[int]:
         """Term numbers in reading order, repeats kept."""
         return [term for word in split_words(normalise(text)) for term, _, _ in self.spans(word)]

@@ -38,33 +38,47 @@ class Column:
                 found[place] = value
         return found
 
+    @cached_property
+    def has_lists(self) -> bool:
+        return any(isinstance(value, list) for value in self.values)
+
     def mask(self, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Pages whose value is allowed; ``allowed[0]`` speaks for the pages without a value."""
         chosen: NDArray[np.bool_] = allowed[self.codes]
         return chosen
 
 
-def check_metadata(page_id: str, metadata: Metadata) -> dict[str, Json]:
+def check_metadata(page_id: str, metadata: Metadata) -> dict[str, Any]:
     """A plain copy, or an error that names the key whose value cannot be stored."""
     for key, value in metadata.items():
         if not isinstance(key, str):
             raise InputError(f"page {page_id!r}: the metadata key {key!r} is not a string.")
-        if value is not None and not isinstance(value, str | int | float | bool):
-            raise InputError(
-                f"page {page_id!r}: the metadata value of {key!r} is a {type(value).__name__}; "
-                "use a string, a number, true, false or null."
-            )
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InputError(
-                f"page {page_id!r}: the metadata value of {key!r} is {value}; use a finite number."
-            )
-    return dict(metadata)
+        for one in value if isinstance(value, list | tuple) else (value,):
+            if one is not None and not isinstance(one, str | int | float | bool):
+                raise InputError(
+                    f"page {page_id!r}: the metadata value of {key!r} is a {type(one).__name__}; "
+                    "use a string, a number, true, false or null, or a list of these."
+                )
+            if isinstance(one, float) and not math.isfinite(one):
+                raise InputError(
+                    f"page {page_id!r}: the metadata value of {key!r} is {one}; use a finite number."
+                )
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in metadata.items()}
+
+
+def _distinct(value: Any) -> tuple[Any, ...]:
+    """The type is part of it: True, 1 and 1.0 are equal and of one hash in Python."""
+    return (list, *map(_distinct, value)) if isinstance(value, list) else (type(value), value)
+
+
+def _stored(entry: tuple[Any, ...]) -> Any:
+    return [value for _, value in entry[1:]] if entry[0] is list else entry[1]
 
 
 def build_columns(rows: Sequence[Mapping[str, Json]]) -> tuple[list[str], dict[str, Array]]:
     """Keys in order, and for the i-th key the arrays ``column.i.codes`` and ``column.i.values``."""
     codes: dict[str, NDArray[np.uint32]] = {}
-    values: dict[str, dict[tuple[type, Json], int]] = {}
+    values: dict[str, dict[tuple[Any, ...], int]] = {}
     for number, row in enumerate(rows):
         for key, value in row.items():
             if value is None:
@@ -72,13 +86,12 @@ def build_columns(rows: Sequence[Mapping[str, Json]]) -> tuple[list[str], dict[s
             if key not in codes:
                 codes[key] = np.zeros(len(rows), dtype=np.uint32)
                 values[key] = {}
-            # The type is part of the key: True, 1 and 1.0 are equal and of one hash in Python.
             known = values[key]
-            codes[key][number] = known.setdefault((type(value), value), len(known) + 1)
+            codes[key][number] = known.setdefault(_distinct(value), len(known) + 1)
     arrays: dict[str, Array] = {}
     keys = sorted(codes)
     for number, key in enumerate(keys):
-        distinct = [value for _, value in values[key]]
+        distinct = [_stored(entry) for entry in values[key]]
         arrays[f"column.{number}.codes"] = codes[key].astype(np.min_scalar_type(len(distinct)))
         text = to_bytes(json.dumps(distinct, ensure_ascii=False, separators=(",", ":")))
         arrays[f"column.{number}.values"] = np.frombuffer(text, dtype=np.uint8)

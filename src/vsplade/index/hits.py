@@ -11,8 +11,8 @@ from typing import Any, overload
 
 from vsplade.index.snapshot import Snapshot
 from vsplade.query.plan import Ranking
-from vsplade.results.explain import explain
-from vsplade.types import Hit, Json, SparseVector
+from vsplade.results.explain import explain, match_words
+from vsplade.types import Hit, Json, QueryWord, SparseVector
 
 _set = object.__setattr__  # a Hit is frozen; these are its first values
 
@@ -25,6 +25,8 @@ class Answered:
     query: SparseVector
     token: Callable[[int], str]
     """Names terms."""
+    words: Callable[[], Sequence[QueryWord]]
+    """Of the query, where they are known."""
 
 
 class StoredHit(Hit):
@@ -38,7 +40,14 @@ class StoredHit(Hit):
         if name == "matches":
             search = self._search
             segment, page = search.snapshot.locate(self._number)
-            _set(self, name, explain(search.query, segment.vector(page), search.token))
+            _set(self, name, explain(search.query, segment.vector(page), search.token, search.words()))
+        elif name == "words":
+            words = self._search.words()
+            if words:
+                segment, page = self._search.snapshot.locate(self._number)
+                _set(self, name, match_words(words, segment.vector(page)))
+            else:
+                _set(self, name, ())
         elif name in ("metadata", "doc_id", "page_num"):
             segment, page = self._search.snapshot.locate(self._number)
             metadata = segment.metadata(page)
@@ -121,7 +130,7 @@ def _make_hits(search: Answered, ranking: Ranking) -> list[Hit]:
 
 
 def _content(hit: Hit) -> tuple[object, ...]:
-    return hit.id, hit.score, hit.doc_id, hit.page_num, hit.metadata, list(hit.matches)
+    return hit.id, hit.score, hit.doc_id, hit.page_num, hit.metadata, list(hit.matches), list(hit.words)
 
 
 def _doc_id(page_id: str, metadata: Mapping[str, Json]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +20,36 @@ from vsplade.index.identity import EncoderIdentity, check_encoder
 from vsplade.index.manifest import JsonValue
 from vsplade.index.segment import Segment
 from vsplade.index.snapshot import Snapshot
+from vsplade.query.conditions import Conditions, conditions, encode, notes, query_words
 from vsplade.query.engine import AdaptiveEngine, WorkBudget, checked_engine
 from vsplade.query.filters import Filter
+from vsplade.query.holding import status
 from vsplade.query.meaning import DEPTH, MeaningEngine, Part
 from vsplade.query.plan import NOTHING, Masks, Ranking, Searchable, checked_query, checked_top
 from vsplade.query.shares import Shares
+from vsplade.query.syntax import has_operators, parse
 from vsplade.query.two_stage import TwoStage, recall
-from vsplade.types import Encoder, Hit, MeaningEncoder, Metadata, SparseVector, shown
+from vsplade.results.explain import explain
+from vsplade.types import (
+    Encoder,
+    Hit,
+    MeaningEncoder,
+    Metadata,
+    QueryWord,
+    SparseVector,
+    TermMatch,
+    WordMatch,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
 Query = str | SparseVector
 AnyQuery = TypeVar("AnyQuery", SparseVector, Query)
 
+_NO_CONDITIONS = Conditions()
 _QUERIES_AT_ONCE, _RESULTS_AT_ONCE = 25, 3000
 """What one call of the engine is asked for, at most. Queries of one call share what they read of a segment:
 more at once are faster still on one thread, but leave several threads waiting for each other at the end."""
@@ -81,6 +100,11 @@ class Index:
     def generation(self) -> int:
         """Number of the commit that is being read."""
         return self._view.snapshot.manifest.generation
+
+    @property
+    def commit(self) -> Snapshot:
+        """The commit that is being read; another object after every ``refresh`` that found a new one."""
+        return self._view.snapshot
 
     @property
     def identity(self) -> EncoderIdentity:
@@ -172,6 +196,27 @@ class Index:
                 yield live.segment, page
             live.segment.expect_random_reads()
 
+    def add(
+        self,
+        source: Image.Image | bytes | str | os.PathLike[str],
+        id: str | None = None,
+        metadata: Metadata | None = None,
+    ) -> list[str]:
+        """Add a picture, the bytes of a PDF or picture, or a file, in one commit; returns the ids of its pages.
+
+        A page of the same id is replaced. A path needs no ``id``: its stem is one. For many files
+        ``index_paths`` is quicker, skips what has not changed, and follows changes.
+        """
+        from vsplade.ingest.single import add_pages
+
+        if id is None:
+            if not isinstance(source, str | os.PathLike):
+                raise InputError("A picture or bytes need an id: index.add(picture, id=...).")
+            id = Path(source).stem
+        added = add_pages(self.folder, self.encoder, source, id, metadata)
+        self.refresh()
+        return added
+
     # -- search ---------------------------------------------------------------------------------------
 
     def search(
@@ -180,14 +225,22 @@ class Index:
         k: int = 10,
         filter: FilterLike = None,
         two_stage: TwoStage | None = None,
+        min_score: float = 0.0,
+        where: str | None = None,
         words_only: bool = False,
     ) -> list[Hit]:
         """The ``k`` best pages for words (or a ready vector). Exact, unless ``two_stage`` is given.
 
-        A score is the float32 of the float64 sum, by increasing term, of query weight times page weight;
-        equal scores are ordered as the pages were last added. Only pages that share a term are results.
+        ``"a phrase"`` and ``+word`` must stand on a page, ``-word`` must not, ``word*`` is a beginning; a
+        vector takes these conditions from ``where``. A score is the float32 of the float64 sum, by
+        increasing term, of query weight times page weight; equal scores are ordered as the pages were last
+        added. Only pages that share a term and have at least ``min_score`` are results.
         """
-        return list(self.search_batch([query], k, filter, two_stage, words_only=words_only)[0])
+        return list(
+            self.search_batch(
+                [query], k, filter, two_stage, min_score=min_score, where=where, words_only=words_only
+            )[0]
+        )
 
     def search_vector(
         self, vector: SparseVector, k: int = 10, filter: FilterLike = None, two_stage: TwoStage | None = None
@@ -201,16 +254,31 @@ class Index:
         filter: FilterLike = None,
         two_stage: TwoStage | None = None,
         threads: int = 1,
+        min_score: float = 0.0,
+        where: str | None = None,
         words_only: bool = False,
     ) -> list[Hits]:
         """``search`` for each query, on several threads (the compiled engine runs without the GIL).
 
         Each result reads as a list of hits, which are made when first looked at.
         """
-        view = self._view
+        view, chosen = self._view, Filter.of(filter)
         encode = self._encode_words if words_only else self.encode_query
-        answers = view.answer(queries, encode, k, Filter.of(filter), two_stage, threads)
-        return [Hits(Answered(view.snapshot, vector, self._token), ranking) for vector, ranking in answers]
+        wanted = [self._conditions(query if where is None else where) for query in queries]
+        plain = [query for query, conditions in zip(queries, wanted, strict=True) if not conditions]
+        together = iter(view.answer(plain, encode, k, chosen, two_stage, threads))
+        answers = [
+            view.answer([query], encode, k, chosen, two_stage, threads, conditions)[0]
+            if conditions
+            else next(together)
+            for query, conditions in zip(queries, wanted, strict=True)
+        ]
+        if min_score > 0:
+            answers = [(vector, ranking.at_least(min_score)) for vector, ranking in answers]
+        return [
+            Hits(Answered(view.snapshot, vector, self._token, partial(self.query_words, query)), ranking)
+            for query, (vector, ranking) in zip(queries, answers, strict=True)
+        ]
 
     def rank(
         self,
@@ -243,13 +311,45 @@ class Index:
         """A query's weights, checked; words are looked up with the index's encoder."""
         if isinstance(query, str):
             check_query_length(query)
-        vector = self.encoder.encode_query(query, self) if isinstance(query, str) else query
-        if isinstance(query, str) and isinstance(self.encoder, MeaningEncoder):
-            vector = replace(vector, meaning=self.encoder.encode_meaning(query))
+        if not isinstance(query, str):
+            vector = query
+        elif has_operators(query):
+            vector = encode(parse(query), self.encoder, self)
+        else:
+            vector = self.encoder.encode_query(query, self)
+            if isinstance(self.encoder, MeaningEncoder):
+                vector = replace(vector, meaning=self.encoder.encode_meaning(query))
         return checked_query(vector, self.identity.terms)
 
     def _encode_words(self, query: Query) -> SparseVector:
         return replace(self.encode_query(query), meaning=None)
+
+    def _conditions(self, query: Query) -> Conditions:
+        if isinstance(query, str) and has_operators(query):
+            return conditions(parse(query), self.encoder)
+        return _NO_CONDITIONS
+
+    def query_words(self, query: Query) -> list[QueryWord]:
+        """What a query asks for: words, phrases and beginnings; nothing of a vector, or where the encoder
+        knows only pieces of words.
+        """
+        return query_words(parse(query), self.encoder) if isinstance(query, str) else []
+
+    def notes(self, query: str) -> list[str]:
+        """What in a query was not understood as it may have been meant, one sentence or two each."""
+        return notes(parse(query), self.encoder)
+
+    def look_up(self, query: Query, filter: FilterLike = None) -> list[WordMatch]:
+        """Each word of a query, and whether any page that passes ``filter`` holds it: as a whole (``found``),
+        only pieces of it (``in part``), or nothing (``not found``).
+        """
+        view, masks = self._view, self._view.masks(Filter.of(filter))
+        parts = list(zip((live.segment for live in view.snapshot.segments), masks, strict=True))
+        return [WordMatch(word.typed, status(parts, word)) for word in self.query_words(query)]
+
+    def explain(self, query: Query, id: str) -> list[TermMatch]:
+        """What each shared term would add to the page's score, whether or not it is among the best."""
+        return explain(self.encode_query(query), self.vector(id), self._token, self.query_words(query))
 
     def _token(self, term: int) -> str:
         """The term's name, or its number where the encoder that names it is not installed."""
@@ -297,6 +397,9 @@ class _View:
             masks.append(live.live if allowed is None else allowed)
         return masks
 
+    def _allowed(self, conditions: Conditions) -> list[NDArray[np.bool_]]:
+        return [conditions.mask(live.segment) for live in self.snapshot.segments]
+
     def answer(
         self,
         queries: Sequence[AnyQuery],
@@ -305,12 +408,18 @@ class _View:
         filter: Filter,
         two_stage: TwoStage | None,
         threads: int,
+        conditions: Conditions | None = None,
     ) -> list[tuple[SparseVector, Ranking]]:
         """Each query's vector and ranking; a query is encoded while other threads search."""
         k = checked_top(k)
         if not queries:
             return []
         masks = self.masks(filter)
+        if conditions:
+            masks = [
+                allowed if mask is None else mask & allowed
+                for mask, allowed in zip(masks, self._allowed(conditions), strict=True)
+            ]
         proposed = two_stage.proposed(k) if two_stage else 0
         first = encode(queries[0])
         engine = self.engine(two_stage.terms if two_stage else 0).prepare(first, len(queries))

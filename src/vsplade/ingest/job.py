@@ -18,6 +18,7 @@ from pathlib import Path
 
 from vsplade.encode.legible import is_text_legible
 from vsplade.errors import InputError, PageError, VspladeError
+from vsplade.index.manifest import JsonValue
 from vsplade.index.writer import IndexWriter
 from vsplade.ingest.hashing import Content, Hasher
 from vsplade.ingest.moves import adopt_moved, find_moved, is_gone
@@ -38,6 +39,8 @@ from vsplade.pages import (
 )
 from vsplade.types import Encoder, Json, Metadata, Page, PageVector, SparseVector
 
+PROBLEM = "problem:"
+"""Before a path: what could not be read of that file at the last try, kept in the index's state."""
 OWN_KEYS = ("path", "doc_id", "page_num", "pages", "width", "height", "hash")
 """Metadata that every page gets; a user's own keys must be others."""
 
@@ -132,6 +135,9 @@ class _Job:
         """By path: the files that are being read, as they were before."""
         self._touched: set[str] = set()
         """Paths whose fresh record the next commit must store."""
+        self._problems: dict[str, list[JsonValue]] = {}
+        """By path: what could not be read, for the next commit; empty where an old problem is gone."""
+        self._known_problems = set(writer.state(PROBLEM))
         self._estimate = Estimate(progress or (lambda done, expected: None))
         self._shows_progress = progress is not None
         self._stop = threading.Event()
@@ -165,6 +171,7 @@ class _Job:
                 for id in record.ids(path):
                     self._writer.delete(id)
                 write_record(self._writer, path, None)
+                self._writer.set_state(PROBLEM + path, None)
                 self._removed += len(record.done)
                 del self._records[path]
                 removed.add(gone.get(path, path))
@@ -249,6 +256,8 @@ class _Job:
                 record.done = set(old.done)
             self._fresh[file.path] = record
             self._contents[file.path] = content
+            if PROBLEM + file.path in self._known_problems:
+                self._problems.setdefault(file.path, [])
             yield replace(file, skip=frozenset(record.done))
 
     def _metadata_of(self, path: str, old: FileRecord | None) -> dict[str, Json]:
@@ -267,6 +276,8 @@ class _Job:
 
     def _fail(self, problem: FileProblem) -> None:
         self.failures.append(problem)
+        told: dict[str, JsonValue] = {"page": problem.page, "reason": problem.reason}
+        self._problems.setdefault(os.path.abspath(problem.path), []).append(told)
         self._estimate.failed(problem)
 
     def _store(self, item: RenderedPage, vector: SparseVector) -> None:
@@ -334,6 +345,8 @@ class _Job:
         for path in self._touched:
             self._check_unchanged(path)
             write_record(self._writer, path, self._fresh[path])
+        for path, problems in self._problems.items():
+            self._writer.set_state(PROBLEM + path, problems or None)
         self._writer.commit()
         for path in self._touched:
             if len(self._fresh[path].done) == self._fresh[path].pages:

@@ -36,15 +36,15 @@ class PdfFile:
         if _SIGNATURE not in start:
             raise PageError("is not a PDF, although its name says so")
         try:
-            self._document = pdfium.PdfDocument(path)
+            self.document = pdfium.PdfDocument(path)
         except pdfium.PdfiumError:
             raise PageError(_why_not_opened(path)) from None
-        self.pages = len(self._document)
-        self._document.init_forms()
+        self.pages = len(self.document)
+        self.document.init_forms()
 
     def page(self, number: int, longest_edge: int, grey: bool = False) -> PageContent:
         try:
-            page = self._document[number - 1]
+            page = self.document[number - 1]
             try:
                 width, height = page.get_size()
                 if width <= 0 or height <= 0:
@@ -60,7 +60,7 @@ class PdfFile:
         return PageContent(pixels, width, height, text)
 
     def close(self) -> None:
-        self._document.close()
+        self.document.close()
 
 
 def _check_pictures(page: pdfium.PdfPage, limits: Limits) -> None:

@@ -32,19 +32,24 @@ _BUFFER_BYTES = 1 << 14
 _F_SETPIPE_SZ = 1031
 
 
-def worker_command() -> list[str]:
+def worker_command(module: str = "vsplade.pages.worker") -> list[str]:
     # -P: a file called PIL.py in the folder the user happens to be in must not be imported.
-    return [sys.executable, "-P", "-m", "vsplade.pages.worker"]
+    return [sys.executable, "-P", "-m", module]
 
 
 class RendererProcess:
     """One process at a time, started again when needed. Used by one thread; ``end_if_late`` by another."""
 
-    def __init__(self, setup: Mapping[str, object], inherited: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        setup: Mapping[str, object],
+        inherited: Sequence[int] = (),
+        command: Sequence[str] | None = None,
+    ) -> None:
         """``inherited``: open files that the process shall have too, under the same numbers."""
         self._inherited = inherited
         self._setup = json.dumps(setup).encode()
-        self._command = worker_command()
+        self._command = list(command or worker_command())
         self._process: subprocess.Popen[bytes] | None = None
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
         self._lock = threading.Lock()

@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,8 +58,14 @@ class Condition:
         values = self.value if isinstance(self.value, tuple) else (self.value,)
         object.__setattr__(self, "kinds", tuple(isinstance(value, bool) for value in values))
 
-    def allows(self, value: Json) -> bool:
-        """Whether a page with this value (None: without the key) may be found."""
+    def allows(self, value: Any) -> bool:
+        """Whether a page with this value (None: without the key) may be found.
+
+        A list (tags) passes where one of its values does; ``!=`` holds where none is that value.
+        """
+        if isinstance(value, list):
+            every = self.operator == "ne"
+            return (all if every else any)(self.allows(one) for one in value)
         if self.operator == "eq":
             return _same(value, self.value)
         if self.operator == "ne":
@@ -84,7 +91,7 @@ class Condition:
         limit = self.value
         if self.operator in _COMPARE and isinstance(limit, int | float) and not isinstance(limit, bool):
             numbers = column.numbers
-            if numbers is not None and abs(limit) <= EXACT:
+            if numbers is not None and abs(limit) <= EXACT and not column.has_lists:
                 return _COMPARE[self.operator](numbers, float(limit))
         return np.array([self.allows(value) for value in column.values], dtype=bool)
 

@@ -53,6 +53,12 @@ class Ranking:
     meaning: float = 0.0
     """What a cosine with the query's direction was multiplied by, where it was part of the score."""
 
+    def at_least(self, score: float) -> Ranking:
+        """Without the pages below this score."""
+        kept = int(np.count_nonzero(self.scores >= np.float32(score)))
+        names = None if self.names is None else Names(self.names.starts[: kept + 1], self.names.bytes)
+        return Ranking(self.numbers[:kept], self.scores[:kept], names)
+
     def __len__(self) -> int:
         return len(self.numbers)
 

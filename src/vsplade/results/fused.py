@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from vsplade.errors import InputError
+from vsplade.query.syntax import parse
 from vsplade.results.fuse import fuse
 from vsplade.types import Hit, SparseVector, TermMatch, TermStatistics
 
@@ -26,7 +27,14 @@ class Searcher(TermStatistics, Protocol):
     @property
     def encoder(self) -> object: ...
 
-    def search(self, query: str | SparseVector, k: int = 10, filter: FilterLike = None) -> list[Hit]: ...
+    def search(
+        self,
+        query: str | SparseVector,
+        k: int = 10,
+        filter: FilterLike = None,
+        *,
+        where: str | None = None,
+    ) -> list[Hit]: ...
 
     def vector(self, id: str) -> SparseVector: ...
 
@@ -78,7 +86,8 @@ def text_layer(index: Searcher) -> Source:
     paired = encoder
 
     def search(query: str, k: int, filter: FilterLike) -> list[Hit]:
-        return index.search(paired.encode_text_query(query, index), k, filter)
+        vector = paired.encode_text_query(parse(query).text, index)
+        return index.search(vector, k, filter, where=query)
 
     return Source(search, lambda page: page in index and paired.has_text(index.vector(page)))
 
@@ -114,4 +123,5 @@ def _join(page: str, score: float, lists: Sequence[Mapping[str, Hit]]) -> FusedH
     first = next(hit for hit in found if hit is not None)
     matches: list[TermMatch] = [match for hit in found if hit is not None for match in hit.explain()]
     parts = tuple(None if hit is None else hit.score for hit in found)
-    return FusedHit(page, score, first.doc_id, first.page_num, first.metadata, matches, parts)
+    words = next((hit.words for hit in found if hit is not None and hit.words), ())
+    return FusedHit(page, score, first.doc_id, first.page_num, first.metadata, matches, words, parts)

@@ -1,0 +1,223 @@
+"""A client that waits, and one for asyncio; both send the requests of ``requests.py``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from vsplade.client.requests import Ask, Asking, checked
+from vsplade.client.types import ClientError, Document, Job, Match, Places, SearchResult
+from vsplade.errors import MissingExtraError
+
+try:
+    import httpx
+except ModuleNotFoundError as error:
+    raise MissingExtraError("The client", "client") from error
+
+POLL_SECONDS = 0.2
+
+
+class _Options:
+    def __init__(self, url: str, key: str | None, timeout: float) -> None:
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        self.given: dict[str, Any] = {"base_url": url, "headers": headers, "timeout": timeout}
+
+
+class Client:
+    """``Client("http://127.0.0.1:8000")``; use it as a context manager, or call ``close``."""
+
+    def __init__(
+        self, url: str, key: str | None = None, *, timeout: float = 30.0, transport: Any = None
+    ) -> None:
+        self._http = httpx.Client(**_Options(url, key, timeout).given, transport=transport)
+
+    def _send(self, ask: Ask) -> Any:
+        try:
+            answer = self._http.request(
+                ask.method, ask.path, params=ask.params, json=ask.json, content=ask.content
+            )
+        except httpx.HTTPError as error:
+            raise ClientError(0, "unreachable", f"The server cannot be reached: {error}.") from error
+        return checked(answer, ask)
+
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        filter: Mapping[str, Any] | str | Sequence[str] | None = None,
+        *,
+        fuse: bool = False,
+        explain: bool = False,
+        snippets: bool = False,
+    ) -> SearchResult:
+        return SearchResult.of(self._send(Asking.search(query, k, filter, fuse, explain, snippets)))
+
+    def search_batch(
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        filter: Mapping[str, Any] | str | Sequence[str] | None = None,
+    ) -> list[SearchResult]:
+        return [
+            SearchResult.of(one) for one in self._send(Asking.search_batch(queries, k, filter))["results"]
+        ]
+
+    def explain(self, query: str, id: str) -> list[Match]:
+        return [Match(**match) for match in self._send(Asking.explain(query, id))["matches"]]
+
+    def places(self, id: str, query: str) -> Places:
+        return Places.of(self._send(Asking.places(id, query)))
+
+    def text(self, id: str) -> str:
+        """The page's words: its text layer, or what was read from the picture."""
+        return str(self._send(Asking.text(id))["text"])
+
+    def image(self, id: str, edge: int = 1600, query: str | None = None) -> bytes:
+        """A JPEG of the page; with a query, its words are marked."""
+        picture: bytes = self._send(Asking.image(id, edge, query))
+        return picture
+
+    def embed_sparse(self, texts: Sequence[str]) -> list[dict[int, float]]:
+        answer = self._send(Asking.embed_sparse(texts))
+        return [{entry["index"]: entry["value"] for entry in one} for one in answer]
+
+    def status(self) -> dict[str, Any]:
+        answer: dict[str, Any] = self._send(Ask("GET", "/v1/status"))
+        return answer
+
+    def documents(self, offset: int = 0, limit: int = 100) -> list[Document]:
+        return [Document.of(one) for one in self._send(Asking.documents(offset, limit))["documents"]]
+
+    def upload(self, path: str | Path, metadata: Mapping[str, Any] | None = None) -> Job:
+        """Send a file of this machine; ``wait`` tells when it can be searched."""
+        return Job.of(self._send(Asking.upload(Path(path), metadata)))
+
+    def add_paths(self, paths: Sequence[str], metadata: Mapping[str, Any] | None = None) -> Job:
+        """Add files of the server, by their paths there."""
+        return Job.of(self._send(Asking.add_paths(paths, metadata)))
+
+    def delete(self, doc_id: str) -> Job:
+        return Job.of(self._send(Asking.delete(doc_id)))
+
+    def job(self, id: str) -> Job:
+        return Job.of(self._send(Asking.job(id)))
+
+    def wait(self, job: Job, timeout: float = 600.0) -> Job:
+        """Until the job has ended; a job that failed is returned as well."""
+        until = time.monotonic() + timeout
+        while not job.ended:
+            if time.monotonic() > until:
+                raise ClientError(0, "timeout", f"The job {job.id} did not end within {timeout:g} seconds.")
+            time.sleep(POLL_SECONDS)
+            job = self.job(job.id)
+        return job
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncClient:
+    """The same for asyncio."""
+
+    def __init__(
+        self, url: str, key: str | None = None, *, timeout: float = 30.0, transport: Any = None
+    ) -> None:
+        self._http = httpx.AsyncClient(**_Options(url, key, timeout).given, transport=transport)
+
+    async def _send(self, ask: Ask) -> Any:
+        try:
+            answer = await self._http.request(
+                ask.method, ask.path, params=ask.params, json=ask.json, content=ask.content
+            )
+        except httpx.HTTPError as error:
+            raise ClientError(0, "unreachable", f"The server cannot be reached: {error}.") from error
+        return checked(answer, ask)
+
+    async def search(
+        self,
+        query: str,
+        k: int = 10,
+        filter: Mapping[str, Any] | str | Sequence[str] | None = None,
+        *,
+        fuse: bool = False,
+        explain: bool = False,
+        snippets: bool = False,
+    ) -> SearchResult:
+        return SearchResult.of(await self._send(Asking.search(query, k, filter, fuse, explain, snippets)))
+
+    async def search_batch(
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        filter: Mapping[str, Any] | str | Sequence[str] | None = None,
+    ) -> list[SearchResult]:
+        answer = await self._send(Asking.search_batch(queries, k, filter))
+        return [SearchResult.of(one) for one in answer["results"]]
+
+    async def explain(self, query: str, id: str) -> list[Match]:
+        return [Match(**match) for match in (await self._send(Asking.explain(query, id)))["matches"]]
+
+    async def places(self, id: str, query: str) -> Places:
+        return Places.of(await self._send(Asking.places(id, query)))
+
+    async def text(self, id: str) -> str:
+        return str((await self._send(Asking.text(id)))["text"])
+
+    async def image(self, id: str, edge: int = 1600, query: str | None = None) -> bytes:
+        picture: bytes = await self._send(Asking.image(id, edge, query))
+        return picture
+
+    async def embed_sparse(self, texts: Sequence[str]) -> list[dict[int, float]]:
+        answer = await self._send(Asking.embed_sparse(texts))
+        return [{entry["index"]: entry["value"] for entry in one} for one in answer]
+
+    async def status(self) -> dict[str, Any]:
+        answer: dict[str, Any] = await self._send(Ask("GET", "/v1/status"))
+        return answer
+
+    async def documents(self, offset: int = 0, limit: int = 100) -> list[Document]:
+        return [Document.of(one) for one in (await self._send(Asking.documents(offset, limit)))["documents"]]
+
+    async def upload(self, path: str | Path, metadata: Mapping[str, Any] | None = None) -> Job:
+        return Job.of(await self._send(Asking.upload(Path(path), metadata)))
+
+    async def add_paths(self, paths: Sequence[str], metadata: Mapping[str, Any] | None = None) -> Job:
+        return Job.of(await self._send(Asking.add_paths(paths, metadata)))
+
+    async def delete(self, doc_id: str) -> Job:
+        return Job.of(await self._send(Asking.delete(doc_id)))
+
+    async def job(self, id: str) -> Job:
+        return Job.of(await self._send(Asking.job(id)))
+
+    async def wait(self, job: Job, timeout: float = 600.0) -> Job:
+        until = time.monotonic() + timeout
+        while not job.ended:
+            if time.monotonic() > until:
+                raise ClientError(0, "timeout", f"The job {job.id} did not end within {timeout:g} seconds.")
+            await asyncio.sleep(POLL_SECONDS)
+            job = await self.job(job.id)
+        return job
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

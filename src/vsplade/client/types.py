@@ -1,0 +1,145 @@
+"""What a server answers, as small frozen types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vsplade.errors import VspladeError
+from vsplade.types import Box
+
+
+class ClientError(VspladeError):
+    """The server refused a request, or could not be reached (``status`` 0)."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A term that page and query share, and what it added to the score."""
+
+    token: str
+    term: int
+    query_weight: float
+    page_weight: float
+    product: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """Words of the page; ``marks`` are the (start, end) of those that were asked for."""
+
+    text: str
+    marks: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Snippet:
+        return cls(given["text"], tuple((start, end) for start, end in given["marks"]))
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteHit:
+    """One result."""
+
+    id: str
+    score: float
+    doc_id: str
+    page_num: int
+    name: str
+    metadata: Mapping[str, Any] = field(hash=False)
+    matches: tuple[Match, ...] = ()
+    snippet: Snippet | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> RemoteHit:
+        snippet = given.get("snippet")
+        return cls(
+            given["id"],
+            given["score"],
+            given["doc_id"],
+            given["page_num"],
+            given["name"],
+            given["metadata"],
+            tuple(Match(**match) for match in given.get("matches", ())),
+            Snippet.of(snippet) if snippet else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """A query's results, best first."""
+
+    query: str
+    hits: tuple[RemoteHit, ...]
+    took_ms: float
+    generation: int
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> SearchResult:
+        hits = tuple(RemoteHit.of(hit) for hit in given["hits"])
+        return cls(given["query"], hits, given["took_ms"], given["generation"])
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedWord:
+    text: str
+    box: Box
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a query's words stand on a page."""
+
+    marks: tuple[PlacedWord, ...]
+    snippet: Snippet
+    text_layer: bool
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Places:
+        marks = tuple(PlacedWord(one["text"], Box(*one["box"]), one["weight"]) for one in given["marks"])
+        return cls(marks, Snippet.of(given["snippet"]), given["text_layer"])
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    doc_id: str
+    name: str
+    pages: int
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Document:
+        return cls(given["doc_id"], given["name"], given["pages"])
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something that changes the index; ``state`` is queued, running, done or failed."""
+
+    id: str
+    kind: str
+    state: str
+    done: int
+    total: int
+    error: str | None
+    report: Mapping[str, Any] = field(hash=False)
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ("done", "failed")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Job:
+        return cls(
+            given["id"],
+            given["kind"],
+            given["state"],
+            given["done"],
+            given["total"],
+            given["error"],
+            given["report"],
+        )

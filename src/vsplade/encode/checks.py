@@ -1,0 +1,38 @@
+"""Twelve more bits for hashed terms, in the last bits of their weights.
+
+A pair of terms has one of 32,768 numbers, so that the index stores terms in 16 bits. A page has some two
+hundred of them, and a number that is asked for is on a page by chance about once in two hundred times. That
+is good enough for ranking, and not good enough to tell people that their word stands on a page. So a hash has
+27 bits: the first 15 are the term's number, the other 12 replace the last 12 of the 23 bits of its weight's
+fraction. They change the weight by less than one part in two thousand, cost no byte, and leave one wrong
+answer of 4,096.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.types import Evidence
+
+CHECK = 12
+MASK = (1 << CHECK) - 1
+
+
+def split(hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of terms, and their checks."""
+    return hashes >> CHECK, hashes & MASK
+
+
+def stamped(weights: NDArray[np.float32], checks: NDArray[Any]) -> NDArray[np.float32]:
+    """The weights with the checks in their last bits."""
+    bits = weights.astype(np.float32).view(np.uint32)
+    marked: NDArray[np.float32] = (bits & ~np.uint32(MASK) | checks.astype(np.uint32)).view(np.float32)
+    return marked
+
+
+def evidence(hash: int, behind: int) -> Evidence:
+    """What a page has where a hash stands: its term, ``behind`` the vocabulary, with this check."""
+    return Evidence(behind + (hash >> CHECK), hash & MASK, MASK)

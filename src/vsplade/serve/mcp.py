@@ -1,0 +1,109 @@
+"""``vsplade mcp``: an index for assistants, by the Model Context Protocol over standard input and output."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from vsplade.errors import InputError, MissingExtraError, VspladeError
+
+try:
+    from mcp.server.mcpserver import Image, MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+    from pydantic import Field
+except ModuleNotFoundError as error:
+    raise MissingExtraError("vsplade mcp", "mcp") from error
+
+from vsplade.index import Index
+from vsplade.results.sight import draw_marks, place_of, shared_sight
+
+MOST_HITS = 50
+IMAGE_EDGE = 1400
+
+
+def make_server(index_dir: str | Path) -> MCPServer:
+    """Tools over one index: search, the text of a page, the picture of a page."""
+    index = Index.open(index_dir)
+    server = MCPServer(
+        "vsplade",
+        instructions="Search scanned pages, slides and PDFs. `search` finds pages by the words on them; "
+        "read a page with `page_text`, look at it with `page_image`.",
+    )
+
+    @server.tool()
+    def search(
+        query: Annotated[
+            str, Field(description="Words that stand on the page", min_length=1, max_length=1000)
+        ],
+        k: Annotated[int, Field(description="How many pages", ge=1, le=MOST_HITS)] = 10,
+        filters: Annotated[
+            list[str] | None, Field(description="Conditions on metadata, as year>=2020 or kind=report")
+        ] = None,
+    ) -> list[dict[str, Any]]:
+        """Find the pages that hold the query's words, best first, with the words around the best place."""
+        index.refresh()
+        with _told():
+            hits = index.search(query, k, filters)
+        return [
+            {
+                "page_id": hit.id,
+                "document": hit.doc_id,
+                "page": hit.page_num,
+                "score": round(hit.score, 4),
+                "snippet": _snippet(hit),
+                "metadata": dict(hit.metadata),
+            }
+            for hit in hits
+        ]
+
+    @server.tool()
+    def page_text(page_id: Annotated[str, Field(description="As search gives it")]) -> str:
+        """All words of a page: its text layer, or what was read from its picture."""
+        with _told():
+            words, _ = shared_sight().words(*_place(index, page_id))
+        return " ".join(word.text for word in words)
+
+    @server.tool()
+    def page_image(
+        page_id: Annotated[str, Field(description="As search gives it")],
+        query: Annotated[str, Field(description="Words to mark on the page", max_length=1000)] = "",
+    ) -> Image:
+        """A page as a picture, with the query's words marked if one is given."""
+        with _told():
+            place = _place(index, page_id)
+            image = shared_sight().image(*place, IMAGE_EDGE)
+            if query:
+                marks = shared_sight().see(*place, index.explain(query, page_id)).marks
+                image = draw_marks(image, [mark.box for mark in marks])
+        buffer = io.BytesIO()
+        image.convert("RGB").save(buffer, "JPEG", quality=85)
+        return Image(data=buffer.getvalue(), format="jpeg")
+
+    return server
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """The assistant gets our own words; of other errors it would learn nothing."""
+    try:
+        yield
+    except VspladeError as error:
+        raise ToolError(str(error)) from error
+
+
+def _snippet(hit: Any) -> str:
+    try:
+        text: str = hit.snippet()
+    except VspladeError:
+        return ""
+    return text
+
+
+def _place(index: Index, page_id: str) -> tuple[str, int]:
+    index.refresh()
+    if page_id not in index:
+        raise InputError(f"There is no page {page_id!r} in this index; `search` gives the ids.")
+    return place_of(page_id, index.metadata(page_id))

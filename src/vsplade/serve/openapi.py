@@ -1,0 +1,465 @@
+"""The description of the API, as OpenAPI 3.1: what ``/openapi.json`` answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import vsplade
+from vsplade.serve.pictures import LARGEST, SMALLEST
+from vsplade.serve.settings import Settings
+
+Schema = dict[str, Any]
+
+_TEXT: Schema = {"type": "string"}
+_NUMBER: Schema = {"type": "number"}
+_WHOLE: Schema = {"type": "integer"}
+_FLAG: Schema = {"type": "boolean"}
+_ID: Schema = {"type": "string", "minLength": 1, "maxLength": 500, "pattern": "^[^\\u0000-\\u001f/\\\\.]+$"}
+_FREE: Schema = {"type": "object", "additionalProperties": True}
+_VALUE: Schema = {"type": ["string", "number", "boolean", "null"]}
+_CONDITION = "^[A-Za-z_]{1,20}(=|!=|>=|<=|>|<|\\^=)[A-Za-z0-9 ]{1,40}$"
+
+
+def _object(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+    return {
+        "type": "object",
+        "properties": {**required, **(optional or {})},
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def _list(item: Schema, **limits: int) -> Schema:
+    return {"type": "array", "items": item, **limits}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _schemas(settings: Settings) -> dict[str, Schema]:
+    limits = settings.limits
+    query: Schema = {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": limits.query_chars,
+        "pattern": "^[^\\ud800-\\udfff]*$",
+    }
+    span = _list(_WHOLE, minItems=2, maxItems=2)
+    snippet = _object({"text": _TEXT, "marks": _list(span)})
+    match = _object(
+        {"token": _TEXT, "term": _WHOLE, "query_weight": _NUMBER, "page_weight": _NUMBER, "product": _NUMBER}
+    )
+    hit = _object(
+        {
+            "id": _TEXT,
+            "score": _NUMBER,
+            "doc_id": _TEXT,
+            "page_num": _WHOLE,
+            "name": _TEXT,
+            "metadata": _FREE,
+        },
+        {
+            "matches": _list(_ref("Match")),
+            "snippet": {"oneOf": [_ref("Snippet"), {"type": "null"}]},
+            "parts": _list({"type": ["number", "null"]}),
+        },
+    )
+    result = _object({"query": _TEXT, "took_ms": _NUMBER, "generation": _WHOLE, "hits": _list(_ref("Hit"))})
+    document = {"doc_id": _TEXT, "name": _TEXT, "pages": _WHOLE}
+    path = {"path": {"type": ["string", "null"]}}
+    box = _list({"type": "number", "minimum": 0, "maximum": 1}, minItems=4, maxItems=4)
+    search: dict[str, Schema] = {
+        "k": {"type": "integer", "minimum": 1, "maximum": limits.k, "default": 10},
+        "filter": {
+            "oneOf": [
+                {"type": "string", "pattern": _CONDITION},
+                _list({"type": "string", "pattern": _CONDITION}, maxItems=10),
+                {
+                    "type": "object",
+                    "maxProperties": 5,
+                    "additionalProperties": {"type": ["string", "integer", "boolean"], "maxLength": 50},
+                    "propertyNames": {"pattern": "^[a-z_]{1,20}$"},
+                },
+            ],
+            "description": "Conditions on metadata, as `year>=2020` or as an object; all must hold.",
+        },
+        "fuse": _FLAG,
+        "explain": _FLAG,
+        "snippets": _FLAG,
+    }
+    return {
+        "Error": _object({"error": _object({"code": _TEXT, "message": _TEXT})}),
+        "Match": match,
+        "Snippet": snippet,
+        "Hit": hit,
+        "SearchResult": result,
+        "SearchOne": _object({"query": query}, search),
+        "SearchMany": _object({"queries": _list(query, minItems=1, maxItems=limits.batch)}, search),
+        "SearchResults": _object({"results": _list(_ref("SearchResult"))}),
+        "Explanation": _object(
+            {"query": _TEXT, "id": _TEXT, "score": _NUMBER, "matches": _list(_ref("Match"))}
+        ),
+        "Document": _object(document, path),
+        "DocumentPages": _object(
+            {
+                **document,
+                "page_ids": _list(_object({"page_num": _WHOLE, "id": _TEXT})),
+                "generation": _WHOLE,
+            },
+            path,
+        ),
+        "Documents": _object({"total": _WHOLE, "documents": _list(_ref("Document"))}),
+        "AddPaths": _object(
+            {
+                "paths": _list(
+                    {"type": "string", "minLength": 1, "maxLength": 4096}, minItems=1, maxItems=1000
+                )
+            },
+            {"metadata": _ref("Metadata")},
+        ),
+        "Metadata": {
+            "type": "object",
+            "maxProperties": 32,
+            "propertyNames": {"pattern": "^[a-z]{1,3}$"},
+            "additionalProperties": {"type": ["string", "integer", "boolean"], "maxLength": 1000},
+        },
+        "Job": _object(
+            {
+                "id": _TEXT,
+                "kind": {"enum": ["upload", "paths", "delete"]},
+                "state": {"enum": ["queued", "running", "done", "failed"]},
+                "name": _TEXT,
+                "metadata": _FREE,
+                "created": _NUMBER,
+                "finished": {"type": ["number", "null"]},
+                "done": _WHOLE,
+                "total": _WHOLE,
+                "report": _FREE,
+                "error": {"type": ["string", "null"]},
+                "generation": {"type": ["integer", "null"]},
+            }
+        ),
+        "Jobs": _object({"jobs": _list(_ref("Job"))}),
+        "Problems": _object(
+            {
+                "problems": _list(
+                    _object({"name": _TEXT, "page": {"type": ["integer", "null"]}, "reason": _TEXT})
+                )
+            }
+        ),
+        "Page": _object({"id": _TEXT, "doc_id": _TEXT, "metadata": _FREE}),
+        "PageText": _object({"id": _TEXT, "text": _TEXT, "text_layer": _FLAG}),
+        "Places": _object(
+            {
+                "id": _TEXT,
+                "marks": _list(_object({"text": _TEXT, "box": box, "weight": _NUMBER})),
+                "snippet": _ref("Snippet"),
+                "best": {"oneOf": [box, {"type": "null"}]},
+                "text_layer": _FLAG,
+            }
+        ),
+        "Facets": _object(
+            {
+                "facets": _list(
+                    _object(
+                        {
+                            "key": _TEXT,
+                            "values": _list(_object({"value": _VALUE, "pages": _WHOLE})),
+                            "more": _WHOLE,
+                        }
+                    )
+                )
+            }
+        ),
+        "Status": _object(
+            {
+                "version": _TEXT,
+                "pages": _WHOLE,
+                "documents": _WHOLE,
+                "bytes": _WHOLE,
+                "generation": _WHOLE,
+                "encoder": _TEXT,
+                "fusable": _FLAG,
+                "read_only": _FLAG,
+                "needs_key": _FLAG,
+                "adds_paths": _FLAG,
+                "jobs": _object({"queued": _WHOLE, "running": _WHOLE}),
+                "problems": _WHOLE,
+                "limits": _object({"upload_bytes": _WHOLE, "k": _WHOLE}),
+            }
+        ),
+        "State": _object({"status": _TEXT}),
+        "EmbedSparse": _object(
+            {
+                "inputs": {
+                    "oneOf": [query, _list(query, minItems=1, maxItems=limits.batch)],
+                    "description": "Query texts, as text-embeddings-inference takes them.",
+                }
+            },
+            {"truncate": _FLAG, "truncation_direction": _TEXT, "prompt_name": _TEXT},
+        ),
+        "Sparse": _list(_list(_object({"index": _WHOLE, "value": _NUMBER}))),
+        "Key": _object({"key": {"type": "string", "minLength": 1, "maxLength": 1000}}),
+    }
+
+
+def _in_path(name: str, meaning: str) -> Schema:
+    return {"name": name, "in": "path", "required": True, "schema": _ID, "description": meaning}
+
+
+def _in_query(name: str, schema: Schema, meaning: str, required: bool = False) -> Schema:
+    return {"name": name, "in": "query", "required": required, "schema": schema, "description": meaning}
+
+
+def _answer(meaning: str, schema: str) -> Schema:
+    return {"description": meaning, "content": {"application/json": {"schema": _ref(schema)}}}
+
+
+_ERRORS = {
+    "400": "The request is not understood.",
+    "401": "A key is needed.",
+    "403": "Not allowed here.",
+    "404": "There is no such thing.",
+    "413": "The request is too large.",
+    "415": "Not a media type that is taken here.",
+    "429": "Too many jobs are waiting; see Retry-After.",
+    "503": "Overloaded or starting; see Retry-After.",
+}
+
+
+def _operation(summary: str, good: dict[str, Schema], errors: str, **more: Any) -> Schema:
+    """``errors``: the statuses that can come, as in "400 404"; 401, 403 and 503 can always come."""
+    statuses = sorted({*errors.split(), "401", "403", "503"})
+    answers = {**good, **{status: _answer(_ERRORS[status], "Error") for status in statuses}}
+    return {"summary": summary, "responses": answers, **more}
+
+
+def _body(schema: Schema, kind: str = "application/json") -> Schema:
+    return {"required": True, "content": {kind: {"schema": schema}}}
+
+
+def _picture(meaning: str) -> dict[str, Schema]:
+    content = {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}
+    return {
+        "200": {"description": meaning, "content": content},
+        "304": {"description": "As before (If-None-Match)."},
+    }
+
+
+def _search_paths(settings: Settings) -> dict[str, Schema]:
+    limits = settings.limits
+    q: Schema = {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": limits.query_chars,
+        "pattern": "^[^\\ud800-\\udfff]*$",
+    }
+    k = {"type": "integer", "minimum": 1, "maximum": limits.k, "default": 10}
+    ask = [
+        _in_query("q", q, "Words to search for.", True),
+        _in_query("k", k, "How many pages."),
+        _in_query(
+            "filter",
+            _list({"type": "string", "pattern": _CONDITION}, maxItems=10),
+            "Conditions on metadata, as year>=2020. All must hold.",
+        ),
+        _in_query("explain", _FLAG, "Add the matched terms and what each added to the score."),
+        _in_query("snippets", _FLAG, "Add the words around the best place, for the first 20 hits."),
+    ]
+    if_fusable = _in_query(
+        "fuse", _FLAG, "Join with the files' own text layers; for an index built with READER+text."
+    )
+    found = {"200": _answer("Pages, best first.", "SearchResult")}
+    either = {"oneOf": [_ref("SearchOne"), _ref("SearchMany")]}
+    both = {
+        "description": "Pages, best first; a list of results for `queries`.",
+        "content": {"application/json": {"schema": {"oneOf": [_ref("SearchResult"), _ref("SearchResults")]}}},
+    }
+    sparse = _operation(
+        "Weights of query texts, in the form of text-embeddings-inference.",
+        {"200": _answer("One list of terms for each input.", "Sparse")},
+        "400 413 415",
+        requestBody=_body(_ref("EmbedSparse")),
+    )
+    return {
+        "/v1/search": {
+            "get": _operation("Search.", found, "400", parameters=[*ask, if_fusable]),
+            "post": _operation(
+                "Search, for one query or many.", {"200": both}, "400 413 415", requestBody=_body(either)
+            ),
+        },
+        "/v1/explain": {
+            "get": _operation(
+                "Why a page matches a query.",
+                {"200": _answer("Each shared term, largest share first.", "Explanation")},
+                "400 404",
+                parameters=[ask[0], _in_query("id", _ID, "A page.", True)],
+            )
+        },
+        "/v1/embed_sparse": {"post": sparse},
+        "/embed_sparse": {"post": sparse},
+    }
+
+
+def _document_paths(settings: Settings) -> dict[str, Schema]:
+    job = {"202": _answer("A job that is under way.", "Job")}
+    doc_id = _in_path("doc_id", "A document.")
+    name = {
+        **_in_path("name", "The file's name."),
+        "schema": {"type": "string", "pattern": "^[a-z]{1,20}\\.(pdf|png|jpg|tif)$"},
+    }
+    whole = {"type": "integer", "minimum": 0, "maximum": 10**9, "default": 0}
+    limit = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
+    listing = [
+        _in_query("offset", whole, "Documents to pass over."),
+        _in_query("limit", limit, "Documents to tell."),
+        _in_query("name", _TEXT, "Only those with this in their name."),
+    ]
+    original = {"description": "The file, as it was indexed.", "content": {"application/octet-stream": {}}}
+    binary = {"type": "string", "format": "binary"}
+    upload = _operation(
+        "Upload a file; one of the same name is replaced.",
+        job,
+        "400 413 415 429",
+        parameters=[name, _in_query("metadata", _TEXT, "A JSON object of values to filter by.")],
+        requestBody=_body(binary, "application/octet-stream"),
+    )
+    removal = {"200": _answer("Done.", "Job"), **job}
+    return {
+        "/v1/documents": {
+            "get": _operation(
+                "The documents.",
+                {"200": _answer("In the order that they were added.", "Documents")},
+                "400",
+                parameters=listing,
+            ),
+            "post": _operation(
+                "Add files of the server by their paths.",
+                job,
+                "400 404 413 415 429",
+                requestBody=_body(_ref("AddPaths")),
+            ),
+        },
+        "/v1/documents/{doc_id}": {
+            "get": _operation(
+                "One document and its pages.",
+                {"200": _answer("It.", "DocumentPages")},
+                "404",
+                parameters=[doc_id],
+            ),
+            "delete": _operation("Remove a document.", removal, "400 404 429", parameters=[doc_id]),
+        },
+        "/v1/documents/{doc_id}/file": {
+            "get": _operation("The original file.", {"200": original}, "404", parameters=[doc_id])
+        },
+        "/v1/documents/{name}": {"put": upload},
+        "/v1/jobs": {
+            "get": _operation("Jobs, newest first.", {"200": _answer("The last hundred.", "Jobs")}, "")
+        },
+        "/v1/jobs/{id}": {
+            "get": _operation(
+                "One job.", {"200": _answer("It.", "Job")}, "404", parameters=[_in_path("id", "A job.")]
+            )
+        },
+        "/v1/problems": {
+            "get": _operation(
+                "What could not be read.",
+                {"200": _answer("Files and pages, with the reason.", "Problems")},
+                "",
+            )
+        },
+    }
+
+
+def _page_paths(settings: Settings) -> dict[str, Schema]:
+    id = _in_path("id", "A page.")
+    q = _in_query(
+        "q",
+        {"type": "string", "minLength": 1, "maxLength": settings.limits.query_chars},
+        "A query: its words are marked.",
+    )
+    edge = {"type": "integer", "minimum": SMALLEST, "maximum": LARGEST, "default": LARGEST}
+    fuse = _in_query("fuse", _FLAG, "Also mark what the files' own text layers matched.")
+    places = [id, {**q, "required": True}, fuse]
+    return {
+        "/v1/pages/{id}": {
+            "get": _operation(
+                "One page.", {"200": _answer("Its metadata.", "Page")}, "400 404", parameters=[id]
+            )
+        },
+        "/v1/pages/{id}/image": {
+            "get": _operation(
+                "The page as a picture, with the places of a query's words marked if one is given.",
+                _picture("JPEG."),
+                "400 404",
+                parameters=[id, q, fuse, _in_query("edge", edge, "Pixels of the longest edge.")],
+            )
+        },
+        "/v1/pages/{id}/thumbnail": {
+            "get": _operation("The page, small.", _picture("JPEG."), "400 404", parameters=[id])
+        },
+        "/v1/pages/{id}/places": {
+            "get": _operation(
+                "Where a query's words stand on the page, and the words around the best place.",
+                {"200": _answer("Boxes are [left, top, right, bottom] in fractions of the page.", "Places")},
+                "400 404",
+                parameters=places,
+            )
+        },
+        "/v1/pages/{id}/text": {
+            "get": _operation(
+                "The page's words: its text layer, or what was read from the picture.",
+                {"200": _answer("In reading order.", "PageText")},
+                "400 404",
+                parameters=[id],
+            )
+        },
+    }
+
+
+def _system_paths() -> dict[str, Schema]:
+    plain = {"description": "Prometheus text format.", "content": {"text/plain": {"schema": _TEXT}}}
+    session = {"204": {"description": "A cookie is set."}}
+    return {
+        "/v1/status": {
+            "get": _operation(
+                "The index at a glance.", {"200": _answer("Counts and settings.", "Status")}, ""
+            )
+        },
+        "/v1/facets": {
+            "get": _operation("What can be filtered by.", {"200": _answer("Keys and values.", "Facets")}, "")
+        },
+        "/v1/session": {
+            "post": _operation("Log a browser in.", session, "400 413 415", requestBody=_body(_ref("Key"))),
+            "delete": _operation("Log a browser out.", session, ""),
+        },
+        "/health": {"get": _operation("The process runs.", {"200": _answer("Yes.", "State")}, "")},
+        "/ready": {"get": _operation("The server is warm.", {"200": _answer("Yes.", "State")}, "")},
+        "/metrics": {"get": _operation("Counts and times.", {"200": plain}, "")},
+    }
+
+
+def describe(settings: Settings) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "vsplade",
+            "version": vsplade.__version__,
+            "description": "Search pages that exist only as pictures.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": {
+            **_search_paths(settings),
+            **_document_paths(settings),
+            **_page_paths(settings),
+            **_system_paths(),
+        },
+        "components": {
+            "schemas": _schemas(settings),
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+    if settings.keys:
+        document["security"] = [{"key": []}]
+    return document

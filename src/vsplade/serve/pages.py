@@ -1,0 +1,116 @@
+"""Pages: their pictures, their words, and where those that were asked for stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from vsplade.results.sight import EDGE, place_of
+from vsplade.serve.library import Library
+from vsplade.serve.pictures import LARGEST, SMALLEST, Pictures
+from vsplade.serve.requests import parameters, truth, whole_number
+from vsplade.serve.search import Answers
+from vsplade.serve.settings import ServeLimits
+from vsplade.types import Box, Metadata
+
+_DAY = "private, max-age=86400"
+
+
+class PageRoutes:
+    def __init__(self, library: Library, answers: Answers, limits: ServeLimits) -> None:
+        self._library = library
+        self._answers = answers
+        self._limits = limits
+        self._pictures = Pictures(library)
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/pages/{id:path}/image", self.image, methods=["GET"]),
+            Route("/pages/{id:path}/thumbnail", self.thumbnail, methods=["GET"]),
+            Route("/pages/{id:path}/places", self.places, methods=["GET"]),
+            Route("/pages/{id:path}/text", self.text, methods=["GET"]),
+            Route("/pages/{id:path}", self.page, methods=["GET"]),
+        ]
+
+    async def page(self, request: Request) -> Response:
+        id = request.path_params["id"]
+        parameters(request, {})
+        metadata = await self._library.run(lambda: self._library.metadata(id))
+        shown = self._library.shown(metadata)
+        return JSONResponse({"id": id, "doc_id": metadata.get("doc_id", id), "metadata": shown})
+
+    async def image(self, request: Request) -> Response:
+        id = request.path_params["id"]
+        given = parameters(request, {"edge": str(EDGE), "q": "", "fuse": "false"}, limits=self._limits)
+        fuse = truth("fuse", given["fuse"])
+        edge = whole_number("edge", given["edge"], SMALLEST, LARGEST)
+
+        def make() -> tuple[str, bytes]:
+            metadata = self._library.metadata(id)
+            if not given["q"]:
+                return self._pictures.tag(id, metadata, edge), self._pictures.page(id, metadata, edge)
+            matches = self._answers.matches(given["q"], id, fuse)
+            tag = self._pictures.tag(id, metadata, edge, given["q"], self._library.index.generation)
+            return tag, self._pictures.marked(id, metadata, edge, matches)
+
+        return await self._picture(request, make)
+
+    async def thumbnail(self, request: Request) -> Response:
+        id = request.path_params["id"]
+        parameters(request, {})
+
+        def make() -> tuple[str, bytes]:
+            metadata = self._library.metadata(id)
+            return self._pictures.tag(id, metadata, "thumbnail"), self._pictures.thumbnail(id, metadata)
+
+        return await self._picture(request, make)
+
+    async def _picture(self, request: Request, make: Any) -> Response:
+        tag, picture = await self._library.run(make)
+        headers = {"etag": f'"{tag}"', "cache-control": _DAY}
+        if f'"{tag}"' in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return Response(picture, media_type="image/jpeg", headers=headers)
+
+    async def places(self, request: Request) -> Response:
+        """Where the words of a query stand, and the words around the best place."""
+        id = request.path_params["id"]
+        given = parameters(request, {"q": "", "fuse": "false"}, required=("q",), limits=self._limits)
+        fuse = truth("fuse", given["fuse"])
+
+        def look() -> dict[str, Any]:
+            matches = self._answers.matches(given["q"], id, fuse)
+            seen = self._library.sight.see(*self._place(id), matches)
+            snippet, best = seen.snippet(), seen.best_place()
+            return {
+                "id": id,
+                "marks": [
+                    {"text": m.text, "box": _sides(m.box), "weight": round(m.weight, 4)} for m in seen.marks
+                ],
+                "snippet": {"text": snippet.text, "marks": [list(mark) for mark in snippet.marks]},
+                "best": None if best is None else _sides(best),
+                "text_layer": seen.from_text_layer,
+            }
+
+        return JSONResponse(await self._library.run(look))
+
+    async def text(self, request: Request) -> Response:
+        id = request.path_params["id"]
+        parameters(request, {})
+
+        def read() -> dict[str, Any]:
+            words, layer = self._library.sight.words(*self._place(id))
+            return {"id": id, "text": " ".join(word.text for word in words), "text_layer": layer}
+
+        return JSONResponse(await self._library.run(read))
+
+    def _place(self, id: str) -> tuple[str, int]:
+        metadata: Metadata = self._library.metadata(id)
+        return place_of(id, metadata)
+
+
+def _sides(box: Box) -> list[float]:
+    return [round(side, 5) for side in (box.left, box.top, box.right, box.bottom)]

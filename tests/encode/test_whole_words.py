@@ -1,0 +1,160 @@
+"""Words, numbers and codes as a whole: what stands together, on pages and in texts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from vsplade.encode import load_encoder
+from vsplade.encode.checks import CHECK, MASK, split, stamped
+from vsplade.encode.neighbours import Neighbours
+from vsplade.encode.reader import ReaderEncoder
+from vsplade.encode.text import TextEncoder
+from vsplade.encode.tokenizer import Tokenizer, normalise
+from vsplade.encode.units import grouped, readings, ungrouped, units
+from vsplade.types import SparseVector
+
+WORDS = "turbine toxicology xyzzyq harbour H-6927 A12B34 4,077,010.89 25/12/2018 2010–2015 lighthouse zqvx"
+
+
+def known(run: str) -> bool:
+    return Tokenizer.load().term(run) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("H-6927", [("h", "6927")]),
+        ("A12B34", [("a", "12", "b", "34")]),
+        ("well-known", [("well",), ("known",)]),
+        ("25/12/2018", [("25", "12", "2018")]),
+        ("-5 C++ it's", [("5",), ("c",), ("it",), ("s",)]),
+        ("12, 34", [("12",), ("34",)]),
+        ("", []),
+    ],
+)
+def test_units(text: str, found: list[tuple[str, ...]]) -> None:
+    assert list(units(normalise(text))) == found
+
+
+@given(st.text(alphabet="ab12,.-/ :'", max_size=40))
+def test_units_are_the_tokenizers_runs_in_order(text: str) -> None:
+    runs = [run for unit in units(text) for run in unit]
+    assert "".join(runs) == "".join(char for char in text if char.isalnum())
+
+
+@given(st.integers(1000, 10**12 - 1))
+def test_groups_of_thousands_come_and_go(whole: int) -> None:
+    assert ungrouped(f"{whole:,}") == str(whole)
+    assert ungrouped(f"{whole:,}.50") == f"{whole}.50"
+    assert grouped(str(whole)) == tuple(f"{whole:,}".split(","))
+
+
+@pytest.mark.parametrize("text", ["1,2,3", "0,92454613", "1.234", "25.12.2018", "192.168.0.1"])
+def test_what_only_looks_like_groups_stays(text: str) -> None:
+    assert ungrouped(text) == text
+
+
+def test_years_are_not_grouped() -> None:
+    assert readings("2018", known) == [[("2018",)]]
+    assert readings("40770", known) == [[("40770",)], [("40", "770")]]
+    assert readings("H-69270", known) == [[("h", "69270")]], "codes have no groups"
+
+
+@given(st.lists(st.floats(2**-20, 8, width=32), min_size=1, max_size=20), st.integers(0, MASK))
+def test_checks_change_weights_by_less_than_one_in_two_thousand(weights: list[float], check: int) -> None:
+    before = np.array(weights, np.float32)
+    after = stamped(before, np.full(len(before), check))
+    assert (after.view(np.uint32) & MASK == check).all()
+    assert (np.abs(after - before) <= before / 2000).all()
+
+
+@pytest.mark.parametrize("encoder", [TextEncoder(), load_encoder("reader")], ids=["text", "reader"])
+class TestBoth:
+    """The same for exact texts and for the reader, given a page that was read without error."""
+
+    def page(self, encoder: TextEncoder | ReaderEncoder, text: str) -> dict[int, int]:
+        vector = encoder.encode_text(text) if isinstance(encoder, TextEncoder) else encoder.weigh_text(text)
+        return vector.weight_bits()
+
+    def status(self, encoder: TextEncoder | ReaderEncoder, word: str, text: str) -> str:
+        (found,) = encoder.query_words(word)
+        return found.on(self.page(encoder, text))
+
+    @pytest.mark.parametrize("word", WORDS.split())
+    def test_a_page_holds_its_words(self, encoder: TextEncoder | ReaderEncoder, word: str) -> None:
+        assert self.status(encoder, word, WORDS) == "found"
+
+    @pytest.mark.parametrize(
+        ("word", "text", "status"),
+        [
+            ("toxicology", "toxidrome, serology", "in part"),
+            ("25/12/2018", "25/12/2017 and 3/12/2018", "in part"),
+            ("H-6927", "H-6928 and K-6927", "in part"),
+            ("25-12-2018", "on 25/12/2018", "found"),
+            ("4077010.89", "total 4,077,010.89", "found"),
+            ("4,077,010.89", "total 4077010.89", "found"),
+            ("turbine", "a lighthouse", "not found"),
+            ("xyzzyq", "a lighthouse", "not found"),
+            ("HARBOUR", "the harbour", "found"),
+        ],
+    )
+    def test_status(self, encoder: TextEncoder | ReaderEncoder, word: str, text: str, status: str) -> None:
+        assert self.status(encoder, word, text) == status
+
+    def test_pages_with_the_whole_word_come_first(self, encoder: TextEncoder | ReaderEncoder) -> None:
+        """Also where the others are short and hold every piece."""
+        long = "toxicology " + "annual report of the harbour office " * 6
+        query = encoder.encode_query("toxicology")
+        whole, pieces = (
+            sum(
+                weight * page.get(term, 0.0)
+                for term, weight in zip(query.terms.tolist(), query.weights.tolist(), strict=True)
+            )
+            for page in (self.weights(encoder, text) for text in (long, "toxidrome, serology, apicology"))
+        )
+        assert whole > pieces
+
+    def weights(self, encoder: TextEncoder | ReaderEncoder, text: str) -> dict[int, float]:
+        vector = encoder.encode_text(text) if isinstance(encoder, TextEncoder) else encoder.weigh_text(text)
+        return dict(zip(vector.terms.tolist(), vector.weights.tolist(), strict=True))
+
+
+def made_up(rng: np.random.Generator) -> str:
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    return "".join(rng.choice(letters, int(rng.integers(5, 11))))
+
+
+def test_made_up_words_are_hardly_ever_found() -> None:
+    """A thousand words that nobody wrote, on a page with two hundred others. The reader knows words by two or
+    three pieces, which for such words are one or two letters each; a text layer has the exact spelling.
+    """
+    rng = np.random.default_rng(3)
+    text = " ".join(made_up(rng) for _ in range(200))
+    reader, exact = load_encoder("reader"), TextEncoder()
+    assert isinstance(reader, ReaderEncoder)
+    pages = ((reader, reader.weigh_text(text), 15), (exact, exact.encode_text(text), 0))
+    for encoder, page, most in pages:
+        bits, held = page.weight_bits(), set(text.split())
+        asked = [word for word in (made_up(rng) for _ in range(1000)) if word not in held]
+        found = [word for word in asked if encoder.query_words(word)[0].on(bits) == "found"]
+        assert len(found) <= most, found
+
+
+def test_the_check_tells_apart_what_the_number_does_not() -> None:
+    tokenizer = Tokenizer.load()
+    neighbours = Neighbours(tokenizer, np.ones(len(tokenizer), bool), 2.8)
+    reader = load_encoder("reader")
+    assert isinstance(reader, ReaderEncoder)
+    (word,) = reader.query_words("toxicology")
+    mark = word.wholes[0][-1]
+    page: NDArray[np.uint32] = np.array(sorted({*word.parts, mark.term}), np.uint32)
+    other = stamped(np.ones(len(page), np.float32), np.full(len(page), (mark.check + 1) & MASK))
+    assert word.on(SparseVector(page, other).weight_bits()) == "in part"
+    same = stamped(np.ones(len(page), np.float32), np.full(len(page), mark.check))
+    assert word.on(SparseVector(page, same).weight_bits()) == "found"
+    hashes = np.array(neighbours.whole(word.parts))
+    assert (split(hashes)[0] == hashes >> CHECK).all()

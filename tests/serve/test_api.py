@@ -1,0 +1,245 @@
+"""What the API answers to those who use it as it is meant."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image, ImageStat
+from starlette.testclient import TestClient
+from tests.serve.conftest import EXAMPLES, Start
+
+from vsplade import Index
+
+
+def test_search_finds_what_the_index_finds(looking: TestClient, made: Path) -> None:
+    answer = looking.get(
+        "/v1/search", params={"q": "maintenance of the turbine", "k": 3, "explain": "true"}
+    ).json()
+    expected = Index.open(made).search("maintenance of the turbine", k=3)
+    assert [(hit["id"], hit["score"]) for hit in answer["hits"]] == [(hit.id, hit.score) for hit in expected]
+    first = answer["hits"][0]
+    assert first["name"] == "report.pdf"
+    assert first["page_num"] == 2
+    assert sum(match["product"] for match in first["matches"]) == pytest.approx(first["score"], rel=1e-5)
+
+
+def test_get_and_post_and_batch_agree(looking: TestClient) -> None:
+    def without_time(answer: dict[str, object]) -> dict[str, object]:
+        return {key: value for key, value in answer.items() if key != "took_ms"}
+
+    one = looking.get("/v1/search", params={"q": "rings of saturn", "filter": "kind=slides"}).json()
+    posted = looking.post(
+        "/v1/search", json={"query": "rings of saturn", "filter": {"kind": "slides"}}
+    ).json()
+    many = looking.post(
+        "/v1/search", json={"queries": ["rings of saturn", "tide"], "filter": "kind=slides"}
+    ).json()
+    assert one["hits"]
+    assert without_time(one) == without_time(posted) == without_time(many["results"][0])
+    assert len(many["results"]) == 2
+
+
+def test_filters_hold(looking: TestClient) -> None:
+    every = looking.get("/v1/search", params={"q": "the harbour tide", "k": 50}).json()["hits"]
+    prose = looking.get(
+        "/v1/search", params={"q": "the harbour tide", "k": 50, "filter": "kind=prose"}
+    ).json()["hits"]
+    assert {hit["metadata"]["kind"] for hit in every} > {"prose"}
+    assert {hit["metadata"]["kind"] for hit in prose} == {"prose"}
+    facets = {facet["key"]: facet for facet in looking.get("/v1/facets").json()["facets"]}
+    assert set(facets) == {"kind", "year"}
+    assert {"value": "prose", "pages": 4} in facets["kind"]["values"]
+
+
+def test_paths_of_the_server_are_not_told_unless_asked_for(
+    looking: TestClient, start: Start, made: Path
+) -> None:
+    for address in (
+        "/v1/search?q=turbine&snippets=true",
+        "/v1/documents",
+        "/v1/status",
+        "/v1/pages/report_2",
+    ):
+        assert str(made.parent) not in looking.get(address).text
+    open_server = start(show_paths=True)
+    assert "/report.pdf" in open_server.client.get("/v1/search?q=turbine").text
+
+
+def test_explain_is_about_any_page(looking: TestClient) -> None:
+    good = looking.get("/v1/explain", params={"q": "turbine", "id": "report_2"}).json()
+    assert [match["token"] for match in good["matches"]] == ["turbine"]
+    assert looking.get("/v1/explain", params={"q": "turbine", "id": "table_1"}).json()["matches"] == []
+    assert looking.get("/v1/explain", params={"q": "turbine", "id": "nothing"}).status_code == 404
+
+
+def test_pages_are_shown_and_marked_where_the_words_stand(looking: TestClient) -> None:
+    plain = Image.open(io.BytesIO(looking.get("/v1/pages/report_2/image", params={"edge": 800}).content))
+    assert max(plain.size) == 800
+    small = looking.get("/v1/pages/report_2/thumbnail")
+    assert small.headers["content-type"] == "image/jpeg"
+    places = looking.get("/v1/pages/report_2/places", params={"q": "turbine maintenance"}).json()
+    assert places["text_layer"]
+    assert {mark["text"].lower().strip(".,") for mark in places["marks"]} == {"turbine", "maintenance"}
+    left, top, right, bottom = places["marks"][0]["box"]  # "Maintenance of the turbine", the heading
+    assert 0.1 < left < 0.2
+    assert 0.08 < top < bottom < 0.13
+    start, end = places["snippet"]["marks"][0]
+    assert places["snippet"]["text"][start:end] == "Maintenance"
+    marked = Image.open(
+        io.BytesIO(
+            looking.get("/v1/pages/report_2/image", params={"edge": 800, "q": "turbine maintenance"}).content
+        )
+    )
+    corners = [
+        round(side * size) for side, size in zip((left, top, right, bottom), plain.size * 2, strict=True)
+    ]
+
+    def colour(picture: Image.Image, box: list[int]) -> list[float]:
+        return ImageStat.Stat(picture.convert("RGB").crop(tuple(box))).mean
+
+    before, after = colour(plain, corners), colour(marked, corners)
+    assert before[2] - after[2] > 60  # yellow: the blue is gone, the red stays
+    assert abs(before[0] - after[0]) < 40
+    below = [corners[0], plain.height - 100, corners[2], plain.height - 50]
+    assert colour(plain, below) == pytest.approx(colour(marked, below), abs=2)
+
+
+def test_pictures_are_kept_by_browsers(looking: TestClient) -> None:
+    first = looking.get("/v1/pages/report_1/image?edge=300")
+    again = looking.get("/v1/pages/report_1/image?edge=300", headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_documents_and_the_original(looking: TestClient) -> None:
+    listed = looking.get("/v1/documents").json()
+    assert {one["doc_id"]: one["pages"] for one in listed["documents"]} == {
+        "paper": 1,
+        "report": 3,
+        "slides": 4,
+        "table": 1,
+    }
+    assert looking.get("/v1/documents?name=REP").json()["total"] == 1
+    report = looking.get("/v1/documents/report").json()
+    assert [page["id"] for page in report["page_ids"]] == ["report_1", "report_2", "report_3"]
+    original = looking.get("/v1/documents/report/file")
+    assert original.content == (EXAMPLES / "report.pdf").read_bytes()
+    assert original.headers["content-type"] == "application/pdf"
+    assert looking.get("/v1/pages/report_2/text").json()["text"].startswith("Maintenance of the turbine")
+
+
+def test_embed_sparse_is_what_text_embeddings_inference_answers(looking: TestClient, made: Path) -> None:
+    expected = Index.open(made).encode_query("tidal turbine")
+    for address in ("/embed_sparse", "/v1/embed_sparse"):
+        (one,) = looking.post(address, json={"inputs": "tidal turbine"}).json()
+        assert [entry["index"] for entry in one] == expected.terms.tolist()
+        assert [entry["value"] for entry in one] == pytest.approx(expected.weights.tolist())
+    assert len(looking.post("/embed_sparse", json={"inputs": ["a tide", "turbine"]}).json()) == 2
+
+
+def test_health_status_and_metrics(looking: TestClient) -> None:
+    assert looking.get("/health").json() == {"status": "ok"}
+    assert looking.get("/ready").status_code == 503  # nothing was warmed up here
+    status = looking.get("/v1/status").json()
+    assert (status["pages"], status["documents"], status["encoder"], status["read_only"]) == (
+        9,
+        4,
+        "text",
+        True,
+    )
+    text = looking.get("/metrics").text
+    assert 'vsplade_requests_total{route="search",status="2xx"}' in text
+    assert "vsplade_index_pages 9" in text
+
+
+def test_upload_search_replace_delete(start: Start) -> None:
+    server = start()
+    client = server.client
+    job = client.put(
+        "/v1/documents/mill.pdf",
+        content=(EXAMPLES / "report.pdf").read_bytes(),
+        params={"metadata": '{"kind": "new"}'},
+    )
+    assert job.status_code == 202
+    done = server.wait(job.json())
+    assert (done["state"], done["report"]["new"]) == ("done", 3)
+    hits = client.get("/v1/search?q=turbine&filter=kind=new").json()["hits"]
+    assert {hit["doc_id"] for hit in hits} == {"mill"}
+    assert client.get("/v1/pages/mill_2/thumbnail").status_code == 200
+    again = server.wait(
+        client.put("/v1/documents/mill.pdf", content=(EXAMPLES / "table.pdf").read_bytes()).json()
+    )
+    assert (again["report"]["updated"], again["report"]["removed"]) == (1, 2)
+    gone = client.delete("/v1/documents/mill")
+    assert (gone.status_code, gone.json()["report"]) == (200, {"removed": 1})
+    assert client.get("/v1/documents/mill").status_code == 404
+    assert not (Path(server.settings.uploads) / "mill.pdf").exists()
+    back = server.wait(
+        client.put("/v1/documents/mill.pdf", content=(EXAMPLES / "table.pdf").read_bytes()).json()
+    )
+    assert back["report"]["new"] == 1
+
+
+def test_files_are_added_by_path(start: Start, tmp_path: Path) -> None:
+    root = tmp_path / "archive"
+    (root / "2024").mkdir(parents=True)
+    shutil.copy(EXAMPLES / "slides.pdf", root / "2024" / "stars.pdf")
+    server = start(roots=(str(root),))
+    done = server.wait(
+        server.client.post("/v1/documents", json={"paths": ["2024"], "metadata": {"tag": "sky"}}).json()
+    )
+    assert (done["state"], done["report"]["new"]) == ("done", 4)
+    assert server.client.get("/v1/search?q=saturn&filter=tag=sky").json()["hits"][0]["doc_id"] == "stars"
+    # Removed, and then wanted again.
+    assert server.client.delete("/v1/documents/stars").status_code == 200
+    assert (root / "2024" / "stars.pdf").exists()
+    again = server.wait(server.client.post("/v1/documents", json={"paths": [str(root)]}).json())
+    assert again["report"]["new"] == 4
+
+
+def test_what_cannot_be_read_is_told(start: Start) -> None:
+    server = start()
+    broken = b"%PDF-1.7\n" + b"nothing that makes sense " * 100
+    failed = server.wait(server.client.put("/v1/documents/broken.pdf", content=broken).json())
+    assert failed["state"] == "failed"
+    assert "damaged" in failed["error"]
+    problems = server.client.get("/v1/problems").json()["problems"]
+    assert [(one["name"], one["page"]) for one in problems] == [("broken.pdf", None)]
+    assert "damaged" in problems[0]["reason"]
+    server.wait(
+        server.client.put("/v1/documents/broken.pdf", content=(EXAMPLES / "table.pdf").read_bytes()).json()
+    )
+    assert server.client.get("/v1/problems").json()["problems"] == []
+
+
+def test_an_empty_index_is_no_error(start: Start) -> None:
+    server = start(empty=True)
+    assert server.client.get("/v1/search?q=anything").json()["hits"] == []
+    assert server.client.get("/v1/status").json()["pages"] == 0
+    assert server.client.get("/v1/documents").json() == {"total": 0, "documents": []}
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("/v1/search", "?q="),
+        ("/v1/search?q=", "1 to 1000"),
+        ("/v1/search?q=a&k=0", "1 to 1000"),
+        ("/v1/search?q=a&k=many", "whole number"),
+        ("/v1/search?q=a&limit=3", "limit"),
+        ("/v1/search?q=a&q=b", "twice"),
+        ("/v1/search?q=%ff", "UTF-8"),
+        ("/v1/search?q=a&filter=nonsense", "nonsense"),
+        ("/v1/search?q=a&fuse=true", "text layers"),
+        ("/v1/pages/report_1/image?edge=99999", "edge"),
+        ("/v1/documents?limit=-1", "limit"),
+    ],
+)
+def test_what_is_not_understood_is_refused_with_a_reason(
+    looking: TestClient, address: str, told: str
+) -> None:
+    answer = looking.get(address)
+    assert answer.status_code == 400
+    assert told in answer.json()["error"]["message"]

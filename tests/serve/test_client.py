@@ -1,0 +1,77 @@
+"""The Python clients, against the application itself."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from PIL import Image
+from tests.serve.conftest import EXAMPLES, KEY, Program, Start
+
+from vsplade import Index
+from vsplade.client import AsyncClient, Client, ClientError
+
+
+def test_the_client_does_everything(program: Callable[..., Program], made: Path) -> None:
+    server = program(env={"VSPLADE_KEY": KEY})
+    with Client(server.url, KEY, timeout=120) as client:
+        found = client.search("maintenance of the turbine", 3, explain=True, snippets=True)
+        expected = Index.open(made).search("maintenance of the turbine", 3)
+        assert [(hit.id, hit.score) for hit in found.hits] == [(hit.id, hit.score) for hit in expected]
+        assert found.hits[0].snippet is not None
+        assert "turbine" in found.hits[0].snippet.text
+        assert found.hits[0].matches[0].product > 0
+        assert [one.query for one in client.search_batch(["tide", "saturn"], filter={"kind": "slides"})] == [
+            "tide",
+            "saturn",
+        ]
+        assert client.explain("turbine", "report_2")[0].token == "turbine"
+        assert client.places("report_2", "turbine").marks[0].text == "turbine"
+        assert client.text("report_2").startswith("Maintenance")
+        assert max(Image.open(io.BytesIO(client.image("report_2", 300, "turbine"))).size) == 300
+        assert client.embed_sparse(["turbine"])[0]
+        job = client.wait(client.upload(EXAMPLES / "scan.pdf", {"kind": "scan"}))
+        assert (job.state, job.report["pages"]) == ("done", 1)
+        assert {one.doc_id for one in client.documents()} == {"paper", "report", "scan", "slides", "table"}
+        assert client.delete("scan").state == "done"
+        assert client.status()["documents"] == 4
+        with pytest.raises(ClientError, match="no page") as caught:
+            client.text("nothing")
+        assert caught.value.status == 404
+
+        with Client(server.url, timeout=60) as other, pytest.raises(ClientError, match="key") as caught:
+            other.search("a")
+        assert (caught.value.status, caught.value.code) == (401, "key_needed")
+
+
+def test_a_server_that_is_not_there() -> None:
+    with Client("http://127.0.0.1:1") as client, pytest.raises(ClientError, match="cannot be reached"):
+        client.search("a")
+
+
+def test_the_async_client_does_the_same(start: Start) -> None:
+    server = start()
+
+    async def talk() -> None:
+        transport = httpx.ASGITransport(server.client.app)
+        async with AsyncClient("http://localhost", transport=transport) as client:
+            results = await asyncio.gather(
+                *(client.search(query, 2, snippets=True) for query in ("turbine", "saturn", "tide"))
+            )
+            assert [result.hits[0].doc_id for result in results][:2] == ["report", "slides"]
+            assert (await client.search_batch(["turbine"]))[0].hits
+            assert (await client.explain("turbine", "report_2"))[0].token == "turbine"
+            assert (await client.places("report_2", "turbine")).text_layer
+            assert (await client.text("report_2")).startswith("Maintenance")
+            assert (await client.image("report_2", 200))[:2] == b"\xff\xd8"
+            assert await client.embed_sparse(["turbine"])
+            job = await client.wait(await client.upload(EXAMPLES / "table.pdf", {"kind": "again"}))
+            assert job.state == "done"
+            assert len(await client.documents()) == 5
+            assert (await client.status())["documents"] == 5
+
+    asyncio.run(talk())
