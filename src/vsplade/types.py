@@ -120,12 +120,18 @@ class TermMatch:
     page_weight: float
     in_part: bool = False
     """It is a piece of a word of the query that does not stand on the page as a whole."""
+    meant_by: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Of a match by meaning (its term is ``BY_MEANING``): words of the query that the page does not hold, each
+    with the words of the page that come nearest to it.
+    """
 
     @property
     def product(self) -> float:
         return self.query_weight * self.page_weight
 
 
+BY_MEANING = -1
+"""The term of a match that is no word: what the page is about."""
 FOUND, IN_PART, NOT_FOUND = "found", "in part", "not found"
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vsplade.index import EncoderIdentity, Index, IndexWriter
 from vsplade.query import meaning
-from vsplade.query.meaning import DEPTH, NOISE, MeaningEngine, Part, trust
+from vsplade.query.meaning import DEPTH, MeaningEngine, Part, trust
 from vsplade.types import Direction, SparseVector, Windows
 
 TERMS, DIMENSIONS, CLUSTERS = 40, 16, 12
@@ -68,13 +68,14 @@ def plain(vectors: list[SparseVector], query: SparseVector, k: int) -> dict[str,
         for v in vectors
     ]
     total = sum(weights.values())
-    share = trust(max(words) / total)
+    best_words = sorted((word for word in words if word > 0), reverse=True) + [0.0] * 10
+    share = trust(best_words[0] / total, (best_words[0] - best_words[9]) / total)
     scores = {}
     for number, (vector, word) in enumerate(zip(vectors, words, strict=True)):
         assert isinstance(vector.meaning, Windows)
         codes = vector.meaning.codes.astype(np.float64)
         cosines = codes @ query.meaning.vector / np.linalg.norm(codes, axis=1) if len(codes) else [0.0]
-        scores[f"p{number}"] = word + total * share * max(0.0, max(cosines) - NOISE)
+        scores[f"p{number}"] = word + total * share * max(0.0, max(cosines))
     best = sorted(scores.items(), key=lambda item: -item[1])[:k]
     return {page: score for page, score in best if score > 0}
 
@@ -135,4 +136,4 @@ def test_a_small_budget_looks_at_the_nearest_clusters_only(
 
 
 def test_words_decide_where_they_are_found() -> None:
-    assert trust(1.0) == trust(0.5) < trust(0.05) < trust(0.0)
+    assert trust(1.0, 0.0) == trust(0.0, 1.0) == trust(0.5, 0.5) < trust(0.05, 0.02) < trust(0.0, 0.0)

@@ -41,6 +41,11 @@ NEW_FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
 @click.option(
     "--vectors", type=FILE, help="Judge these page vectors (kept by --keep-vectors), not the pages."
 )
+@click.option(
+    "--queries", type=FILE, metavar="FILE", help="Other questions over the same pages, with --qrels."
+)
+@click.option("--qrels", type=FILE, metavar="FILE", help="The judgements of --queries.")
+@click.option("--words-only", is_flag=True, help="Leave out what pages are about: judge their words alone.")
 @click.option("--keep-vectors", type=NEW_FILE, metavar="FILE", help="Keep the page vectors for later runs.")
 @click.option("-k", "k", type=click.IntRange(min=1), default=100, show_default=True, help="Results a query.")
 @workers_option
@@ -98,6 +103,9 @@ def evaluate(
     encoder: str | None,
     texts: Path | None,
     vectors: Path | None,
+    queries: Path | None,
+    qrels: Path | None,
+    words_only: bool,
     keep_vectors: Path | None,
     k: int,
     workers: int | None,
@@ -126,7 +134,9 @@ def evaluate(
 
     if report_folder:
         check_plots()
-    judged = open_dataset(dataset, data)
+    if (queries is None) != (qrels is None):
+        raise InputError("--queries and --qrels belong together: give both or none.")
+    judged = open_dataset(dataset, data, queries, qrels)
     with progress_bar(len(judged.files), "files") as update:
         report = evaluate_dataset(
             judged,
@@ -137,6 +147,7 @@ def evaluate(
             workers=workers,
             progress=update,
             keep_vectors=keep_vectors,
+            words_only=words_only,
         )
     joined = None
     if fuse or fuse_with:

@@ -108,6 +108,11 @@ BAR = 40
     default=None,
     help="Show the words around the best place of each hit. Default: on a terminal. Opens the hits' files.",
 )
+@click.option(
+    "--words-only",
+    is_flag=True,
+    help="Find pages by their words alone, and not by what they are about.",
+)
 @click.option("--explain", is_flag=True, help="Show every matched term and what it added to the score.")
 @encoder_option
 @json_option
@@ -124,6 +129,7 @@ def search(
     rerank: str | None,
     rerank_depth: int,
     min_score: float,
+    words_only: bool,
     open_best: bool,
     picture: Path | None,
     snippets: bool | None,
@@ -141,7 +147,7 @@ def search(
 
     index = Index.open(index_dir, encoder=load_encoder(encoder) if encoder else None)
     joined = Joined(fuse, fuse_with, weights, fusion)
-    asked = Asked(query, filters, max(k, rerank_depth) if rerank else k, min_score)
+    asked = Asked(query, filters, max(k, rerank_depth) if rerank else k, min_score, words_only)
     hits, recall = find(index, asked, joined, two_stage)
     if rerank:
         hits = reranked(asked.query, hits, rerank, rerank_depth)[:k]
@@ -165,6 +171,7 @@ class Asked:
     filters: tuple[str, ...]
     k: int
     min_score: float
+    words_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +199,13 @@ def find(
         return fused_hits(index, asked, joined), None
     if joined.weights is not None:
         raise InputError("--weights says how rankings are joined: give --fuse or --fuse-with too.")
-    exact = index.search(asked.query, k=asked.k, filter=asked.filters, min_score=asked.min_score)
+    exact = index.search(
+        asked.query,
+        k=asked.k,
+        filter=asked.filters,
+        min_score=asked.min_score,
+        words_only=asked.words_only or bool(two_stage),
+    )
     if not two_stage:
         return exact, None
     hits = index.search(
@@ -241,7 +254,8 @@ def what_is_missing(words: Sequence[WordMatch]) -> str:
         return ""
     if len(missing) == len(words):
         return (
-            f"Nothing found: no page holds {' or '.join(missing)}. These hold similar words or parts of them:"
+            f"Nothing found: no page holds {' or '.join(missing)}. "
+            "These are about something near, or hold similar words or parts of them:"
         )
     return f"No page holds {' or '.join(missing)}. Pages with the other words:"
 
@@ -361,6 +375,7 @@ def hit_json(hit: Hit, with_snippet: bool = False) -> dict[str, object]:
                 "page_weight": match.page_weight,
                 "product": match.product,
                 "in_part": match.in_part,
+                **({"meant_by": {word: list(by) for word, by in match.meant_by}} if match.meant_by else {}),
             }
             for match in hit.explain()
         ],
@@ -416,6 +431,11 @@ def highlight(
     return "  ".join([*shown, *(["also:"] if shown and related else []), *related])
 
 
+def what_was_meant(match: TermMatch) -> list[str]:
+    """``bellyache, meant by: abdominal, pain``, for each word that the page does not hold."""
+    return [f"{printable(word)}, meant by: {printable(', '.join(by))}" for word, by in match.meant_by]
+
+
 def explanation(matches: Sequence[TermMatch]) -> str:
     """One line a term, with a bar; the products add up to the score."""
     longest = max((match.product for match in matches), default=0.0)
@@ -425,6 +445,7 @@ def explanation(matches: Sequence[TermMatch]) -> str:
         arithmetic = f"{match.query_weight:.3f} × {match.page_weight:.3f} = {match.product:.3f}"
         part = "  (in part)" if match.in_part else ""
         lines.append(f"     {printable(match.token):<20} {arithmetic}  {bar}{part}")
+        lines += [f"       {meant}" for meant in what_was_meant(match)]
     return "\n".join(lines)
 
 

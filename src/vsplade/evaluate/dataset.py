@@ -78,16 +78,18 @@ class Dataset:
         return "Add the page or remove the line."
 
 
-def load_dataset(folder: str | Path) -> Dataset:
-    """Read and check a folder; pages are not decoded."""
+def load_dataset(
+    folder: str | Path, queries_file: Path | None = None, qrels_file: Path | None = None
+) -> Dataset:
+    """Read and check a folder; pages are not decoded. Queries and judgements may lie elsewhere."""
     path = Path(folder)
     if not path.is_dir():
         raise InputError(
             f"{path} is not a folder. Give a folder with images/ or pdfs/, queries.jsonl and qrels.tsv."
         )
-    queries_path = _one_of(path, "queries.jsonl", "queries.jsonl.gz")
+    queries_path = queries_file or _one_of(path, "queries.jsonl", "queries.jsonl.gz")
     queries = read_queries(queries_path)
-    qrels_path = path / "qrels.tsv"
+    qrels_path = qrels_file or path / "qrels.tsv"
     qrels, lines = read_qrels(qrels_path)
     for (query, _), line in lines.items():
         if query not in queries:

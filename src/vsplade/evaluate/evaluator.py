@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -81,13 +81,14 @@ def evaluate_dataset(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
     keep_vectors: str | Path | None = None,
+    words_only: bool = False,
 ) -> EvalReport:
     """Measure an encoder on a folder (see ``evaluate.dataset`` for the layout).
 
     Pages come from the folder's files; or as ready ``vectors``; or as ``texts`` (a jsonl of ``_id`` and
     ``text``, or a mapping) that an encoder with ``encode_text`` turns into vectors: BM25 over OCR output or
     captions. ``progress`` is called with (files done, files in all). ``keep_vectors`` saves what was encoded,
-    for later calls with ``vectors``.
+    for later calls with ``vectors``. ``words_only`` leaves out what pages are about.
     """
     if k < 1:
         raise InputError(f"k must be at least 1, not {k}.")
@@ -109,6 +110,8 @@ def evaluate_dataset(
     if keep_vectors is not None:
         vectors.save(keep_vectors)
     _check_same_pages(dataset, vectors)
+    if words_only:
+        vectors = replace(vectors, windows=())
     return _judge(dataset, chosen, vectors, k, seconds, notes)
 
 

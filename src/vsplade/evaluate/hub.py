@@ -38,20 +38,25 @@ ENGLISH = {"en", "eng", "english"}
 _PICTURES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp", b"GIF8": ".gif"}
 
 
-def open_dataset(name: str | Path, data: str | Path | None = None) -> Dataset:
+def open_dataset(
+    name: str | Path,
+    data: str | Path | None = None,
+    queries: Path | None = None,
+    qrels: Path | None = None,
+) -> Dataset:
     """A data set by folder (ours or the hub's layout) or by a benchmark's name.
 
     A named benchmark is looked for below ``data`` as OWNER/NAME or NAME; without it, it is fetched with
-    ``huggingface_hub`` where that is installed.
+    ``huggingface_hub`` where that is installed. ``queries`` and ``qrels`` stand for the set's own.
     """
     text = str(name)
     folder = Path(name)
     if not folder.exists() and is_benchmark(text):
         folder = _local_copy(repository(text), Path(data) if data is not None else None)
-        return load_dataset(convert(folder))
+        return load_dataset(convert(folder), queries, qrels)
     if folder.is_dir() and not _is_ours(folder) and _tables(folder):
-        return load_dataset(convert(folder))
-    return load_dataset(folder)
+        return load_dataset(convert(folder), queries, qrels)
+    return load_dataset(folder, queries, qrels)
 
 
 def convert(folder: Path, cache: Path | None = None) -> Path:

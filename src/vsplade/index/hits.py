@@ -11,7 +11,7 @@ from typing import Any, overload
 
 from vsplade.index.snapshot import Snapshot
 from vsplade.query.plan import Ranking
-from vsplade.results.explain import explain, match_words
+from vsplade.results.explain import explain, explain_meaning, match_words
 from vsplade.types import Hit, Json, QueryWord, SparseVector
 
 _set = object.__setattr__  # a Hit is frozen; these are its first values
@@ -27,6 +27,10 @@ class Answered:
     """Names terms."""
     words: Callable[[], Sequence[QueryWord]]
     """Of the query, where they are known."""
+    meaning: float = 0.0
+    """What a cosine of the page with the query adds to the score."""
+    meant_by: Callable[[str, SparseVector], list[str]] = lambda word, page: []
+    """The words of a page that come nearest to a word of the query."""
 
 
 class StoredHit(Hit):
@@ -40,7 +44,10 @@ class StoredHit(Hit):
         if name == "matches":
             search = self._search
             segment, page = search.snapshot.locate(self._number)
-            _set(self, name, explain(search.query, segment.vector(page), search.token, search.words()))
+            vector, words = segment.vector(page), search.words()
+            matches = explain(search.query, vector, search.token, words)
+            by_meaning = explain_meaning(search.query, vector, words, search.meaning, search.meant_by)
+            _set(self, name, [*matches, *by_meaning])
         elif name == "words":
             words = self._search.words()
             if words:

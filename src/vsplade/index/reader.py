@@ -276,9 +276,15 @@ class Index:
         if min_score > 0:
             answers = [(vector, ranking.at_least(min_score)) for vector, ranking in answers]
         return [
-            Hits(Answered(view.snapshot, vector, self._token, partial(self.query_words, query)), ranking)
+            Hits(self._answered(view.snapshot, query, vector, ranking), ranking)
             for query, (vector, ranking) in zip(queries, answers, strict=True)
         ]
+
+    def _answered(self, snapshot: Snapshot, query: Query, vector: SparseVector, ranking: Ranking) -> Answered:
+        words = partial(self.query_words, query)
+        if not ranking.meaning or not isinstance(self.encoder, MeaningEncoder):
+            return Answered(snapshot, vector, self._token, words)
+        return Answered(snapshot, vector, self._token, words, ranking.meaning, self.encoder.meant_by)
 
     def rank(
         self,

@@ -57,7 +57,7 @@ class Ranking:
         """Without the pages below this score."""
         kept = int(np.count_nonzero(self.scores >= np.float32(score)))
         names = None if self.names is None else Names(self.names.starts[: kept + 1], self.names.bytes)
-        return Ranking(self.numbers[:kept], self.scores[:kept], names)
+        return Ranking(self.numbers[:kept], self.scores[:kept], names, self.meaning)
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -1,4 +1,4 @@
-"""Why a page matched: the terms it shares with the query and what each added to the score."""
+"""Why a page matched: the terms it shares with the query, what it is about, and what each added to the score."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vsplade.types import FOUND, QueryWord, SparseVector, TermMatch, WordMatch
+from vsplade.types import BY_MEANING, FOUND, Direction, QueryWord, SparseVector, TermMatch, Windows, WordMatch
 
 
 def explain(
@@ -26,6 +26,26 @@ def explain(
         for i, j in zip(in_query, in_page, strict=True)
     ]
     return sorted(matches, key=lambda match: (-match.product, match.term))
+
+
+def explain_meaning(
+    query: SparseVector,
+    page: SparseVector,
+    words: Sequence[QueryWord],
+    weight: float,
+    meant_by: Callable[[str, SparseVector], list[str]],
+) -> list[TermMatch]:
+    """What the page's nearness to the query's meaning added, as one match; none where it added nothing."""
+    if not (weight and isinstance(query.meaning, Direction) and isinstance(page.meaning, Windows)):
+        return []
+    codes = page.meaning.codes.astype(np.float32)
+    cosine = float((codes @ query.meaning.vector / np.linalg.norm(codes, axis=1)).max())
+    if cosine <= 0:
+        return []
+    bits = page.weight_bits()
+    missing = [word.typed for word in words if word.on(bits) != FOUND and len(word.typed) > 2]
+    nearest = tuple((word, tuple(found)) for word in missing if (found := meant_by(word, page)))
+    return [TermMatch("meaning", BY_MEANING, weight, cosine, meant_by=nearest)]
 
 
 def match_words(words: Sequence[QueryWord], page: SparseVector) -> list[WordMatch]:
