@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vsplade.encode.tokenizer import Tokenizer, normalise, split_words
-from vsplade.types import Box, TermMatch
+from vsplade.types import BY_MEANING, Box, TermMatch
 
 SNIPPET_WORDS = 28
 LIGHTEST = 0.08
@@ -56,9 +56,16 @@ class Snippet:
 
 
 def matched_tokens(matches: Iterable[TermMatch]) -> dict[str, float]:
-    """What each single term added, by its name; pairs are left out, for their words are terms as well."""
+    """What each single term added, by its name; pairs are left out, for their words are terms as well.
+
+    Of a match by meaning the words of the page that come nearest to the query's share what it added.
+    """
     found: dict[str, float] = {}
     for match in matches:
+        if match.term == BY_MEANING:
+            near = [word for _, by in match.meant_by for word in by]
+            found |= {word: match.product / len(near) for word in near if word not in found}
+            continue
         token = match.token.removeprefix(_TEXT_LAYER)
         if " " not in token:
             found[token] = found.get(token, 0.0) + match.product

@@ -263,6 +263,7 @@ def matches_json(matches: Sequence[TermMatch]) -> list[dict[str, Any]]:
             "query_weight": match.query_weight,
             "page_weight": match.page_weight,
             "product": match.product,
+            **({"meant_by": {word: list(by) for word, by in match.meant_by}} if match.meant_by else {}),
         }
         for match in matches
     ]

@@ -1,0 +1,122 @@
+"""What pages are about: the model that ships, as a user meets it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vsplade.encode import load_encoder
+from vsplade.encode.meaning import MOST_WINDOWS, WINDOW, MeaningModel, page_windows, rounded
+from vsplade.encode.wordpiece import WordPiece, words
+from vsplade.index import Index, IndexWriter
+from vsplade.types import Windows
+
+PAGES = {
+    "stomach": "Treatment of acute abdominal pain in adults. The patient reports cramps after meals.",
+    "engine": "The turbine was overhauled in March. New bearings were fitted to the main shaft.",
+    "money": "Net income of the group rose by nine percent, mostly from interest on deposits.",
+    "garden": "Tulips are planted in autumn, three times as deep as the bulb is high.",
+    "court": "The judge dismissed the appeal and ordered the plaintiff to pay all costs.",
+}
+ASKED = {
+    "remedy for a bellyache": "stomach",
+    "repair of machinery": "engine",
+    "how much profit did the bank make": "money",
+    "when to put flowers in the soil": "garden",
+    "lawsuit that was lost": "court",
+}
+
+
+@pytest.fixture(scope="module")
+def model() -> MeaningModel:
+    return MeaningModel.load()
+
+
+def test_a_query_lies_near_the_page_that_answers_in_other_words(model: MeaningModel) -> None:
+    windows = {name: model.encode_text(text) for name, text in PAGES.items()}
+    for query, wanted in ASKED.items():
+        direction = model.encode_query(query)
+        assert direction is not None
+
+        def nearness(name: str, vector: np.ndarray = direction.vector) -> float:
+            found = windows[name]
+            assert found is not None
+            codes = found.codes.astype(np.float32)
+            return float((codes @ vector / np.linalg.norm(codes, axis=1)).max())
+
+        assert max(PAGES, key=nearness) == wanted
+
+
+def test_an_index_finds_them_and_tells_why(model: MeaningModel, tmp_path: Path) -> None:
+    encoder = load_encoder("reader")
+    with IndexWriter(tmp_path, encoder) as writer:
+        for name, text in PAGES.items():
+            vector = encoder.weigh_text(text)  # type: ignore[attr-defined]
+            writer.add(name, type(vector)(vector.terms, vector.weights, model.encode_text(text)))
+    index = Index.open(tmp_path, encoder)
+    for query, wanted in ASKED.items():
+        (hit,) = index.search(query, 1)
+        assert hit.id == wanted
+        assert hit.score == pytest.approx(sum(match.product for match in hit.explain()), rel=1e-3)
+    (hit,) = index.search("remedy for a bellyache", 1)
+    meaning = hit.explain()[-1]
+    assert (meaning.token, meaning.term) == ("meaning", -1)
+    assert {"abdominal", "pain"} & set(dict(meaning.meant_by)["bellyache"])
+    assert not index.search("bellyache", 5, words_only=True)
+    # a word that stands there comes first, whatever the rest is about
+    assert index.search("tulips bellyache", 1)[0].id == "garden"
+
+
+def test_no_network_is_loaded_for_a_query(tmp_path: Path) -> None:
+    with IndexWriter(tmp_path, load_encoder("reader")) as writer:
+        windows = MeaningModel.load().encode_text(PAGES["stomach"])
+        vector = load_encoder("reader").weigh_text("abdominal pain")  # type: ignore[attr-defined]
+        writer.add("page", type(vector)(vector.terms, vector.weights, windows))
+    code = (
+        "import sys; from vsplade import Index\n"
+        f"assert [hit.id for hit in Index.open({str(tmp_path)!r}).search('bellyache')] == ['page']\n"
+        "assert not {'onnxruntime', 'torch', 'transformers', 'tokenizers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_windows_cover_a_page_evenly() -> None:
+    assert page_windows(0) == [(0, 0)]
+    for count in (1, WINDOW, WINDOW + 1, 5 * WINDOW - 3):
+        spans = page_windows(count)
+        assert spans[0][0] == 0 and spans[-1][1] == count
+        assert all(last - first <= WINDOW for first, last in spans)
+        assert all(one[1] == other[0] for one, other in zip(spans, spans[1:], strict=False))
+    assert len(page_windows(100 * WINDOW)) == MOST_WINDOWS
+
+
+def test_pages_without_words_have_no_windows(model: MeaningModel) -> None:
+    assert model.encode_page([]) is None
+    assert model.encode_query("") is None
+
+
+def test_rounding_keeps_the_direction() -> None:
+    vectors = np.random.default_rng(0).normal(size=(50, 64)).astype(np.float32)
+    codes = rounded(vectors).astype(np.float32)
+    lengths = np.linalg.norm(codes, axis=1) * np.linalg.norm(vectors, axis=1)
+    assert ((codes * vectors).sum(1) / lengths).min() > 0.999
+
+
+def test_wordpiece_takes_the_longest_piece() -> None:
+    tokens = ["[UNK]", "[CLS]", "[SEP]", "un", "##aff", "##able", "##a", "table", "!", "na"]
+    pieces = WordPiece(tokens)
+    assert pieces.encode("Unaffable table!") == [3, 4, 5, 7, 8]
+    assert pieces.encode("nä") == [9]
+    assert pieces.encode("xyz") == [0]
+    assert words("a-b c_d") == ["a", "-", "b", "c", "_", "d"]
+
+
+def test_a_page_has_windows_of_the_models_size(model: MeaningModel) -> None:
+    found = model.encode_text(" ".join(["word"] * 450))
+    assert isinstance(found, Windows)
+    assert found.codes.shape == (3, model.dimensions)
+    assert found.codes.any(axis=1).all()
