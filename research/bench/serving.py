@@ -17,12 +17,13 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from vsplade import Index, IndexWriter, SparseVector, load_encoder
 from research.bench.corpus import CorpusSpec, generate, make_queries
+from vsplade import Index, IndexWriter, SparseVector, load_encoder
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.index import EncoderIdentity, manifest
 
@@ -100,7 +101,7 @@ def alone(folder: Path, queries: list[str]) -> dict[str, float]:
         asked = [b"k=10&q=" + query.replace(" ", "+").encode() for query in queries]
         vectors = [index.encode_query(query) for query in queries]
         index.search_batch(vectors[:50])
-        parts = {
+        parts: dict[str, Callable[[int], object]] = {
             "read the request": lambda i: parse_query_string(asked[i], limits),
             "look the query's weights up": lambda i: index.encode_query(queries[i]),
             "search": lambda i: index.search_batch([vectors[i]], 10)[0],

@@ -35,8 +35,8 @@ def index_option(command: Command) -> Command:
         metavar="DIR",
         type=click.Path(path_type=Path, file_okay=False),
         callback=_or_default,
-        help="The folder that holds the index. Default: the environment variable VSPLADE_INDEX, or .vsplade in "
-        "this folder or one above it.",
+        help="The folder that holds the index. Default: the environment variable VSPLADE_INDEX, or .vsplade "
+        "in this folder or one above it.",
     )
     return option(command)
 
