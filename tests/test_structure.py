@@ -46,7 +46,7 @@ UPWARDS = {
 }
 """Imports against the direction that are still there.
 
-An index and a hit are what users hold: ``index.add``, ``index.explain``, ``hit.image`` call what is above them.
+Users hold an index and a hit: ``index.add``, ``index.explain`` and ``hit.image`` call what is above them.
 """
 
 SAME_NAME = {
