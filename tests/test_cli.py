@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -195,6 +194,34 @@ def test_inspect_shows_the_heaviest_words(folder: Path) -> None:
     assert "turbine.pdf, page 1" not in shown
 
 
+def test_inspect_shows_what_is_worth_most_in_a_search(index: Path) -> None:
+    """Stop words stand on the page most surely and most often, and no query gains by them."""
+    page = ROOT / "tests" / "encode" / "scripts" / "english.png"
+    terms = as_json("inspect", page, "--encoder", "reader", "--top", "1000")["pages"][0]["terms"]
+    assert terms[0]["token"] in {"freedoms", "brotherhood", "endowed", "conscience", "dignity"}
+    worth = [term["worth"] for term in terms]
+    assert worth == sorted(worth, reverse=True)
+    place = {term["token"]: number for number, term in enumerate(terms)}
+    assert place["conscience"] < place["dignity"] < place["and"]
+    assert place["the"] > len(terms) / 2
+
+
+def test_a_filter_takes_the_path_that_a_result_shows(index: Path, folder: Path) -> None:
+    def search(*arguments: str) -> str:
+        command = [sys.executable, "-m", "vsplade", "search", "turbine", "--index", str(index), *arguments]
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=folder.parent, check=True, timeout=120
+        )
+        return done.stdout
+
+    shown = search().splitlines()[0].split(". ", 1)[1].split(", page")[0]
+    assert not Path(shown).is_absolute()
+    only = search("--filter", f"path={shown}")
+    assert shown in only
+    assert only.count("page ") == 1
+    assert search("--filter", "path^=files/") == search()
+
+
 def test_inspect_says_when_an_encoder_has_no_places(folder: Path, tmp_path: Path) -> None:
     picture = tmp_path / "out.png"
     document = as_json("inspect", folder / "budget.pdf", "--picture", picture, *TEXT, code=2)
@@ -293,14 +320,17 @@ def test_interrupting_is_safe_and_says_so(folder: Path, tmp_path: Path, sign: si
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
-    time.sleep(1.5)
+    # The first commit is there, most of the work is not: a page takes some milliseconds.
+    end = time.monotonic() + 60
+    while not any(target.glob("*")):
+        assert process.poll() is None, "it ended before it wrote anything"
+        assert time.monotonic() < end, "nothing was written"
+        time.sleep(0.01)
     os.killpg(process.pid, sign)
     _, shown = process.communicate(timeout=60)
-    # A fast machine may have finished before the signal came.
-    assert process.returncode in (130, 0)
-    if process.returncode == 130:
-        assert b"again" in shown
-        assert b"Traceback" not in shown
+    assert process.returncode == 130
+    assert b"again" in shown
+    assert b"Traceback" not in shown
     vsplade("index", folder, "--index", target, *TEXT)
     assert as_json("stats", "--index", target)["pages"] == 1204
 
@@ -309,26 +339,6 @@ def test_output_may_be_cut_short(index: Path) -> None:
     command = f"{sys.executable} -m vsplade search turbine --index {index} --explain | head -n 1"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
     assert "Traceback" not in result.stderr
-
-
-def test_a_cold_search_takes_under_a_second(index: Path) -> None:
-    vsplade("search", "turbine", "--index", index)  # fills the disk cache
-    wall, work = [], []
-    for _ in range(3):
-        start, before = time.perf_counter(), child_seconds()
-        vsplade("search", "turbine blade", "--index", index)
-        wall.append(time.perf_counter() - start)
-        work.append(child_seconds() - before)
-    # The work is ours to answer for; on a busy machine the wait for a processor comes on top of it.
-    assert min(work) < 1.0
-    busy = os.getloadavg()[0] > (os.cpu_count() or 1) / 2
-    assert min(wall) < (3.0 if busy else 1.0)
-
-
-def child_seconds() -> float:
-    """Processor time of the commands run so far."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def test_the_examples_can_be_searched(tmp_path: Path) -> None:
@@ -369,12 +379,3 @@ def test_eval_measures_a_folder(folder: Path, tmp_path: Path) -> None:
     else:
         assert "vsplade[eval]" in as_json("eval", data, *TEXT, "--report", pages, code=2)["error"]
         assert not pages.exists()
-
-
-def test_bench_search_prints_a_row_for_an_engine() -> None:
-    size = ("--pages", "500", "--queries", "5", "-k", "3")
-    report = as_json("bench", "search", *size, "--engine", "scipy")
-    (row,) = report["results"]
-    assert (row["engine"], row["k"], row["recall"]) == ("scipy", 3, 1.0)
-    assert {"mean_ms", "p50_ms", "p95_ms", "p99_ms", "build_s", "bytes"} <= set(row)
-    assert "there is no engine 'x'" in as_json("bench", "search", "--engine", "x", code=2)["error"].lower()

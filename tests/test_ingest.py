@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from pages.conftest import HOSTILE
 from pages.encoder import WordEncoder
 from pages.samples import drawing, pdf_bytes, write_pdf
 from vsplade.errors import InputError, ModelMismatchError, VspladeError
-from vsplade.index import Index
+from vsplade.index import Index, IndexWriter
 from vsplade.ingest import IngestReport, index_paths
 from vsplade.pages import Limits, process
 from vsplade.types import Page, SparseVector
@@ -209,7 +209,7 @@ def test_prune_spares_what_it_may_not_look_at(
 def test_moved_file_keeps_its_id_when_pruned(docs: Path, where: Path) -> None:
     run(docs, where)
     (docs / "a.pdf").rename(docs / "sub" / "a.pdf")
-    assert counts(run(docs, where, prune=True)) == (2, 0, 4, 2, 0)
+    assert counts(run(docs, where, prune=True)) == (0, 0, 6, 0, 0)
     assert "a_1" in ids(where)
 
 
@@ -441,3 +441,133 @@ def test_many_random_kills_lose_nothing(tmp_path: Path, where: Path) -> None:
         f"{name}_{n}" for name, length in lengths.items() for n in range(1, length + 1)
     )
     assert Index.open(where, WordEncoder()).check() == []
+
+
+# -- files that change under our hands, and files that move ------------------------------------------------
+
+
+class Editing(WordEncoder):
+    """Calls ``edit`` when it sees its first page."""
+
+    def __init__(self, edit: Callable[[], object]) -> None:
+        super().__init__()
+        self.edit: Callable[[], object] | None = edit
+
+    def _encode(self, page: Page) -> SparseVector:
+        if self.edit is not None:
+            self.edit()
+            self.edit = None
+        return super()._encode(page)
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path: Path, where: Path) -> None:
+    """It is as before when the next run looks: only its times say that other bytes were read meanwhile."""
+    path = write_pdf(tmp_path / "docs" / "a.pdf", "apple pie", "apple juice")
+    content = path.read_bytes()
+
+    def edit() -> None:
+        write_pdf(path, "banana bread", "banana boat")
+        path.write_bytes(content)
+        os.utime(path, ns=(1, 1))
+
+    report = run(path, where, Editing(edit))
+    assert report.failed == 1
+    assert report.failures[0].path == str(path)
+    assert "changed while it was read; the next run reads it again" in report.failures[0].reason
+    encoder = WordEncoder()
+    assert counts(run(path, where, encoder)) == (0, 2, 0, 0, 0)
+    assert encoder.seen == ["a_1", "a_2"]
+    assert counts(run(path, where)) == (0, 0, 2, 0, 0)
+    assert found(where, "apple") == ["a_1", "a_2"]
+
+
+def test_a_file_that_is_replaced_while_it_is_read(tmp_path: Path, where: Path) -> None:
+    path = write_pdf(tmp_path / "docs" / "a.pdf", "apple pie")
+    other = write_pdf(tmp_path / "other.pdf", "apple tea")
+    assert run(path, where, Editing(lambda: os.replace(other, path))).failed == 1
+    assert counts(run(path, where)) == (0, 1, 0, 0, 0)
+    assert found(where, "tea") == ["a_1"]
+
+
+def everything(where: Path) -> dict[str, tuple[object, ...]]:
+    index = Index.open(where, WordEncoder())
+    return {
+        id: (dict(metadata), vector.terms.tolist(), vector.weights.tolist(), index.thumbnail(id))
+        for id, vector, metadata in index.pages_with_metadata()
+    }
+
+
+@pytest.mark.parametrize("prune", [False, True])
+def test_moved_and_renamed_files_keep_their_pages(
+    docs: Path, where: Path, tmp_path: Path, prune: bool
+) -> None:
+    write_pdf(docs / "sub" / "a.pdf", "almond")  # of the same name as another
+    run(docs, where, metadata={"year": 2024}, thumbnails=16)
+    docs.rename(tmp_path / "papers")
+    papers = tmp_path / "papers"
+    (papers / "sub" / "b.pdf").rename(papers / "bananas.pdf")
+    (papers / "pic.png").rename(papers / "sub" / "picture.png")
+    encoder = WordEncoder()
+    report = run(papers, where, encoder, thumbnails=16, prune=prune)
+    assert encoder.seen == []
+    assert counts(report) == (0, 0, 7, 0, 0)
+    assert report.moved == 7
+    run(papers, tmp_path / "fresh", metadata={"year": 2024}, thumbnails=16)
+    assert everything(where) == everything(tmp_path / "fresh")
+    assert Index.open(where).check() == []
+    again = run(papers, where, prune=prune)
+    assert (counts(again), again.moved) == ((0, 0, 7, 0, 0), 0)
+    records = Index.open(where).state("file:")
+    assert all(key.startswith(f"file:{papers}") for key in records)
+
+
+def test_a_moved_file_gets_the_metadata_of_this_run(docs: Path, where: Path) -> None:
+    run(docs, where, metadata={"year": 2024, "kind": "x"})
+    (docs / "a.pdf").rename(docs / "z.pdf")
+    encoder = WordEncoder()
+    run(docs / "z.pdf", where, encoder, metadata={"year": 2025})
+    assert encoder.seen == []
+    stored = Index.open(where).metadata("z_1")
+    assert (stored["year"], stored["path"], stored["doc_id"]) == (2025, str(docs / "z.pdf"), "z")
+    assert "kind" not in stored
+
+
+def test_a_copy_is_no_move(docs: Path, where: Path) -> None:
+    run(docs, where)
+    (docs / "copy.pdf").write_bytes((docs / "a.pdf").read_bytes())
+    assert counts(run(docs, where)) == (2, 0, 6, 0, 0)
+    assert found(where, "apple") == ["a_1", "a_2", "copy_1", "copy_2"]
+
+
+def test_a_deleted_page_stays_away_when_its_file_moves(docs: Path, where: Path) -> None:
+    run(docs, where)
+    with IndexWriter(where) as writer:
+        writer.delete("b_2")
+    (docs / "sub" / "b.pdf").rename(docs / "moved.pdf")
+    run(docs, where)
+    assert found(where, "banana") == ["moved_1", "moved_3"]
+
+
+def test_a_stopped_run_after_a_move_loses_nothing(docs: Path, where: Path) -> None:
+    run(docs, where)
+    (docs / "a.pdf").rename(docs / "moved.pdf")
+    write_pdf(docs / "new.pdf", "nectarine", "nut")
+    with pytest.raises(KeyboardInterrupt):
+        run(docs, where, Interrupted(1, KeyboardInterrupt()))
+    run(docs, where)
+    assert ids(where) == ["b_1", "b_2", "b_3", "moved_1", "moved_2", "new_1", "new_2", "pic"]
+
+
+def test_pages_of_a_damaged_segment_are_not_moved_but_read(
+    docs: Path, where: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from index.test_keeping import damage
+    from vsplade.index import names, snapshot
+
+    run(docs, where)
+    damage(names.own_files(where, "segment")[0])
+    monkeypatch.setattr(snapshot, "VERIFY_UP_TO", 0)  # as a large segment
+    (docs / "a.pdf").rename(docs / "moved.pdf")
+    encoder = WordEncoder()
+    run(docs, where, encoder)
+    assert encoder.seen == ["moved_1", "moved_2"]

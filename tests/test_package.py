@@ -1,11 +1,9 @@
-"""The package's face: instant to import, and nothing heavy comes along."""
+"""The package's face: light to import: nothing heavy comes along."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -18,11 +16,6 @@ def python(code: str) -> str:
     return subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
     ).stdout
-
-
-def test_import_takes_under_a_fifth_of_a_second() -> None:
-    code = "import time; start = time.perf_counter(); import vsplade; print(time.perf_counter() - start)"
-    assert min(float(python(code)) for _ in range(3)) < 0.2
 
 
 def test_import_brings_nothing_heavy() -> None:
@@ -47,17 +40,9 @@ def test_unknown_names_are_attribute_errors() -> None:
         vsplade.Indx  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_help_is_instant_and_light() -> None:
+def test_help_is_light() -> None:
     command = [sys.executable, "-X", "importtime", "-m", "vsplade", "--help"]
-    seconds, shown = [], ""
-    for _ in range(3):
-        start = time.perf_counter()
-        result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ)
-        seconds.append(time.perf_counter() - start)
-        assert result.returncode == 0
-        shown = result.stderr
-    imported = {line.rpartition("|")[2].strip() for line in shown.splitlines()}
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
     assert "click" in imported
     assert [name for name in ("numba", "onnxruntime", "torch", "PIL", "numpy") if name in imported] == []
-    # About 0.15 s on an idle laptop; the slack is for busy CI machines.
-    assert min(seconds) < 1.0

@@ -21,6 +21,18 @@ class IndexFormatError(VspladeError):
     """The index on disk is missing, damaged, or of another version."""
 
 
+class DamagedSegmentError(IndexFormatError):
+    """Segments that fail their checksums. ``sources`` are the files whose pages they held, where known."""
+
+    def __init__(self, message: str, sources: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.sources = sources
+
+
+class VspladeWarning(UserWarning):
+    """Something that was left out, and that people should know of; nothing was lost."""
+
+
 class IndexLockedError(VspladeError):
     """Another process is writing to the index."""
 

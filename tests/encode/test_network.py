@@ -6,8 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the network needs torch: pip install 'vsplade[train]'")
 
+from vsplade.encode.ink import CELL
 from vsplade.encode.network import (
-    CELL,
     CHARACTER_CLASSES,
     NetworkConfig,
     Reader,

@@ -15,7 +15,6 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from vsplade.encode import cells, ink, load_encoder
-from vsplade.encode import reader as reader_module
 from vsplade.encode.cells import type_size
 from vsplade.encode.ink import CELL
 from vsplade.encode.reader import MODEL, ReaderEncoder, ReaderOptions
@@ -184,12 +183,6 @@ def test_windows_are_read_as_the_whole_page_is(
 def whole_page(grey: np.ndarray, known: object = None) -> tuple[list[ink.Rectangle], np.ndarray]:
     rows, columns = grey.shape[0] // CELL, grey.shape[1] // CELL
     return [(0, 0, rows, columns)], np.zeros((rows, columns), np.int32)
-
-
-def test_another_way_of_cutting_pages_is_another_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = ReaderEncoder(ReaderOptions()).fingerprint
-    monkeypatch.setattr(reader_module, "SETTINGS", (*cells.SETTINGS, 1))
-    assert ReaderEncoder(ReaderOptions()).fingerprint != before
 
 
 def test_reads_colour(reader: ReaderEncoder) -> None:

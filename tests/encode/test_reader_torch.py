@@ -1,4 +1,4 @@
-"""The reader through torch: the same vectors as through onnxruntime, within the stated tolerance."""
+"""The reader through torch: about the vectors that onnxruntime makes, within the stated tolerance."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from test_reader import WORDS, page, sheet
 from vsplade.encode import load_encoder
 from vsplade.encode.onnx_weights import initializers
 from vsplade.encode.reader import MODEL
-from vsplade.errors import InputError
+from vsplade.errors import InputError, ModelMismatchError
 from vsplade.types import Page, SparseVector
 
 torch = pytest.importorskip("torch")
@@ -32,10 +33,10 @@ def cosine(a: SparseVector, b: SparseVector) -> float:
     return product / float(np.linalg.norm(a.weights) * np.linalg.norm(b.weights))
 
 
-def test_same_vectors_and_fingerprint() -> None:
+def test_about_the_same_vectors_but_another_fingerprint() -> None:
     plain, through_torch = load_encoder("reader"), load_encoder("reader:device=cpu:0")
     assert type(plain) is not type(through_torch)
-    assert plain.fingerprint == through_torch.fingerprint
+    assert plain.fingerprint != through_torch.fingerprint
     sheets = [
         sheet(WORDS),
         sheet(WORDS.upper(), 14, 700, 500),
@@ -45,6 +46,37 @@ def test_same_vectors_and_fingerprint() -> None:
     pages = [page(image, str(n)) for n, image in enumerate(sheets)]
     for a, b in zip(plain.encode_pages(pages), through_torch.encode_pages(pages), strict=True):
         assert cosine(a, b) >= COSINE
+
+
+def test_an_index_that_torch_has_filled_is_searched_without_it(tmp_path: Path) -> None:
+    from vsplade.index import Index
+    from vsplade.ingest import index_paths
+
+    sheet("harbour lighthouse", 18, 250, 100).save(tmp_path / "one.png")
+    index_paths([tmp_path / "one.png"], tmp_path / "index", encoder="reader:device=cpu:0")
+    assert Index.open(tmp_path / "index").identity.name == "reader:device=torch"
+    script = """
+import sys
+sys.modules["torch"] = None  # as if it were not installed
+from vsplade.index import Index
+index = Index.open(sys.argv[1])
+assert [hit.id for hit in index.search("lighthouse")] == ["one"]
+from vsplade.errors import MissingExtraError
+from vsplade.ingest import index_paths
+try:
+    index_paths([sys.argv[2]], sys.argv[1])
+except MissingExtraError as error:
+    print(error)
+"""
+    sheet("mountain", 18, 250, 100).save(tmp_path / "two.png")
+    told = [sys.executable, "-c", script, str(tmp_path / "index"), str(tmp_path / "two.png")]
+    done = subprocess.run(told, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "torch" in done.stdout
+    with pytest.raises(ModelMismatchError, match="device=torch"):
+        index_paths([tmp_path / "two.png"], tmp_path / "index", encoder="reader")
+    index_paths([tmp_path / "two.png"], tmp_path / "index")
+    assert [hit.id for hit in Index.open(tmp_path / "index").search("mountain")] == ["two"]
 
 
 def test_blank_and_empty_batches() -> None:
@@ -160,7 +192,7 @@ def test_the_size_of_type_is_told_if_the_model_has_it() -> None:
 
 
 def test_best_terms_are_an_exact_top_k() -> None:
-    from vsplade.encode.reader_torch import best_terms
+    from vsplade.encode.found_torch import best_terms
 
     logits = torch.randn(50, 28 * 512, generator=torch.Generator().manual_seed(0)) * 3
     logits[0, 7::512][:4] = 30  # all in one group
@@ -240,7 +272,8 @@ def test_places_of_a_mask_without_waiting() -> None:
 def test_tiny_type_is_told_as_on_the_cpu() -> None:
     """Half of the weight below a bound, and the weighted median below it, are the same thing."""
     from vsplade.encode.cells import type_size
-    from vsplade.encode.reader_torch import Found, TorchReaderEncoder
+    from vsplade.encode.found_torch import Found
+    from vsplade.encode.reader_torch import TorchReaderEncoder
 
     encoder = load_encoder("reader:device=cpu:0")
     assert isinstance(encoder, TorchReaderEncoder)

@@ -76,7 +76,9 @@ def test_a_cut_file_is_found_when_the_index_is_opened(folder: Path) -> None:
 def test_a_missing_file_is_named(folder: Path) -> None:
     for path in files(folder):
         path.rename(folder / "elsewhere")
-        with pytest.raises(IndexFormatError, match=path.name if path.name != "MANIFEST" else "no index here"):
+        with pytest.raises(
+            IndexFormatError, match=path.name if path.name != "MANIFEST" else "lost its MANIFEST.*--recover"
+        ):
             Index.open(folder)
         (folder / "elsewhere").rename(path)
 
@@ -86,7 +88,7 @@ def test_searching_a_damaged_segment_does_not_crash(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large segments are not verified when opened: what is read from them is checked before it is followed.
-    Wrong results perhaps, until ``check`` is run, but never a crash."""
+    Wrong results perhaps, until ``check`` is run, or an error that says so, but never a crash."""
     monkeypatch.setattr(snapshot, "VERIFY_UP_TO", 0)
     path = next(path for path in files(folder) if path.name.startswith("segment"))
     sound = path.read_bytes()
@@ -100,8 +102,8 @@ def test_searching_a_damaged_segment_does_not_crash(
         path.write_bytes(bytes(broken))
         try:
             Index.open(folder, engine=engine).rank([query], 10)
-        except (IndexError, ValueError):
-            continue  # numpy notices some of it by itself
+        except IndexFormatError:
+            continue
 
 
 def test_a_small_damaged_segment_is_found_when_the_index_is_opened(folder: Path) -> None:
@@ -127,7 +129,7 @@ def test_a_page_that_is_live_twice_is_found(folder: Path) -> None:
 def test_versions_and_strangers_are_refused(folder: Path) -> None:
     manifest = folder / "MANIFEST"
     sound = manifest.read_bytes()
-    manifest.write_bytes(sound.replace(b"vsplade-index 1 ", b"vsplade-index 9 "))
+    manifest.write_bytes(sound.replace(b"vsplade-index 2 ", b"vsplade-index 9 "))
     with pytest.raises(IndexFormatError, match="format version 9"):
         Index.open(folder)
     manifest.write_bytes(b"hello\n" + sound)

@@ -40,7 +40,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Sparse
 
 def manifest(folder: Path) -> dict[str, Any]:
     first, body = (folder / "MANIFEST").read_bytes().split(b"\n", 1)
-    assert first == b"vsplade-index 1 %08x" % zlib.crc32(body)
+    assert first == b"vsplade-index 2 %08x" % zlib.crc32(body)
     return json.loads(body)  # type: ignore[no-any-return]
 
 

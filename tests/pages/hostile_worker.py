@@ -61,4 +61,9 @@ worker.open_file = open_file
 if __name__ == "__main__":
     if "--broken" in sys.argv:
         sys.exit("this interpreter is broken")
+    if "--flaky" in sys.argv:  # the number of starts stands in a file; the first two fail
+        starts = Path(sys.argv[-1])
+        starts.write_text(starts.read_text() + "x" if starts.exists() else "x")
+        if len(starts.read_text()) < 3:
+            sys.exit("not yet")
     worker.main()

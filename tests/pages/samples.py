@@ -54,10 +54,10 @@ def pdf_bytes(
         )
         identity = _FILE_ID.hex().encode()
         trailer += b" /Encrypt %d 0 R /ID [<%s> <%s>]" % (len(objects), identity, identity)
-    return _assemble(objects, trailer)
+    return assemble(objects, trailer)
 
 
-def _assemble(objects: dict[int, bytes], trailer: bytes) -> bytes:
+def assemble(objects: dict[int, bytes], trailer: bytes) -> bytes:
     out = bytearray(b"%PDF-1.4\n")
     offsets = []
     for number in range(1, len(objects) + 1):

@@ -9,6 +9,7 @@ import pytest
 
 from pages.samples import pdf_bytes, write_pdf
 from vsplade.errors import PageError
+from vsplade.pages.limits import Limits
 from vsplade.pages.pdf import PdfFile
 
 
@@ -20,7 +21,7 @@ def test_why_a_file_is_refused_does_not_depend_on_the_file_before(tmp_path: Path
     reasons = {"cut": "damaged", "locked": "password", "zero": "has no pages"}
     for name in ("zero", "cut", "zero", "locked", "zero", "cut", "locked"):
         with pytest.raises(PageError, match=reasons[name]):
-            PdfFile(str(tmp_path / f"{name}.pdf"))
+            PdfFile(str(tmp_path / f"{name}.pdf"), Limits())
 
 
 def test_a_strip_keeps_the_area_of_a_page(tmp_path: Path) -> None:
@@ -28,7 +29,7 @@ def test_a_strip_keeps_the_area_of_a_page(tmp_path: Path) -> None:
     document = pdfium.PdfDocument.new()
     document.new_page(300, 6000)
     document.save(str(tmp_path / "strip.pdf"))
-    pixels = PdfFile(str(tmp_path / "strip.pdf")).page(1, 1000).pixels
+    pixels = PdfFile(str(tmp_path / "strip.pdf"), Limits()).page(1, 1000).pixels
     assert pixels is not None
     width, height = pixels.size
     assert width == pytest.approx(158, abs=2)

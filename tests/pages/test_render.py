@@ -17,6 +17,7 @@ import pypdfium2 as pdfium
 import pytest
 from PIL import Image
 
+from pages.conftest import HOSTILE
 from pages.samples import drawing, pdf_bytes, write_pdf
 from vsplade.errors import InputError, VspladeError
 from vsplade.pages import (
@@ -27,6 +28,7 @@ from vsplade.pages import (
     SourceFile,
     grey_levels,
     name_files,
+    process,
     render,
 )
 
@@ -239,6 +241,31 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
 def test_a_renderer_that_cannot_start_is_an_error_not_a_failed_file(tmp_path: Path) -> None:
     with pytest.raises(VspladeError, match="this interpreter is broken"):
         run([write_pdf(tmp_path / "a.pdf", "x")], workers=1)
+
+
+def test_a_renderer_that_dies_while_it_starts_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flaky = [*HOSTILE, "--flaky", str(tmp_path / "starts")]
+    monkeypatch.setattr(process, "worker_command", lambda: flaky)
+    results = run([write_pdf(tmp_path / "a.pdf", "x"), write_pdf(tmp_path / "b.pdf", "x")], workers=1)
+    assert ids(results) == ["a_1", "b_1"]
+    assert (tmp_path / "starts").read_text() == "xxx"
+
+
+@pytest.mark.usefixtures("broken_worker")
+def test_a_renderer_that_never_starts_is_tried_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+    spawn = process.RendererProcess._spawn
+    monkeypatch.setattr(
+        process.RendererProcess, "_spawn", lambda self: (started.append(self), spawn(self))[1]
+    )
+    monkeypatch.setattr(process, "START_PAUSES", (0.01, 0.01))
+    with pytest.raises(VspladeError, match=r"after 3 tries.*exit status 1.*this interpreter is broken"):
+        run([write_pdf(tmp_path / "a.pdf", "x")], workers=1)
+    assert len(started) == 3
 
 
 def test_closing_early_leaves_no_thread_and_no_process(tmp_path: Path) -> None:

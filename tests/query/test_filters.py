@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from vsplade.errors import InputError
+from vsplade.index import EncoderIdentity, Index, IndexWriter
 from vsplade.query.filters import Condition, Filter
-from vsplade.types import Json
+from vsplade.types import Json, SparseVector
 
 
 def passes(given: object, metadata: dict[str, Json]) -> bool:
@@ -73,3 +76,46 @@ def test_a_filter_stays_a_filter() -> None:
 def test_what_is_refused(given: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Filter.of(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
+def test_true_is_not_one_also_in_the_cache(tmp_path: Path, engine: str) -> None:
+    """In Python True == 1: masks are kept by filter, and one must not be given for the other."""
+    vector = SparseVector.from_dict({1: 1.0})
+    with IndexWriter(tmp_path, EncoderIdentity("test", "1", 5)) as writer:
+        for id, value in (("flag", True), ("number", 1), ("half", 0.5)):
+            writer.add(id, vector, {"n": value})
+    index = Index.open(tmp_path, engine=engine)
+    for given, wanted in ((1, "number"), (True, "flag"), (1.0, "number"), ([1], "number"), ([True], "flag")):
+        assert [hit.id for hit in index.search(vector, filter={"n": given})] == [wanted]
+    assert Filter.of({"n": 1}) != Filter.of({"n": True})
+    assert Filter.of({"n": 1}) == Filter.of({"n": 1})
+
+
+@pytest.mark.parametrize(
+    ("typed", "yes", "no"),
+    [
+        ("path=docs/a.pdf", ["docs/a.pdf"], ["docs/b.pdf", "a.pdf"]),
+        ("path={here}/docs/a.pdf", ["docs/a.pdf"], ["docs/b.pdf"]),
+        ("path=./docs/../docs/a.pdf", ["docs/a.pdf"], ["docs/b.pdf"]),
+        ("path=docs/a.pdf,docs/b.pdf", ["docs/a.pdf", "docs/b.pdf"], ["docs/c.pdf"]),
+        ("path=docs/a, b..c.pdf", ["docs/a, b..c.pdf"], ["docs/b"]),
+        ("path!=docs/a.pdf", ["docs/b.pdf"], ["docs/a.pdf"]),
+        ("path^=docs/", ["docs/a.pdf"], ["docs2/a.pdf"]),
+        ("path^=docs", ["docs/a.pdf", "docs2/a.pdf"], ["other/docs"]),
+        ("path^={here}/docs/", ["docs/a.pdf"], ["docs2/a.pdf"]),
+    ],
+)
+def test_paths_are_taken_as_results_print_them(
+    typed: str, yes: list[str], no: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index holds absolute paths; a result shows those below the current folder without it."""
+    monkeypatch.chdir(tmp_path)
+    given = typed.format(here=tmp_path)
+    assert all(passes(given, {"path": str(tmp_path / name)}) for name in yes)
+    assert not any(passes(given, {"path": str(tmp_path / name)}) for name in no)
+
+
+def test_paths_that_are_stored_relative_still_match() -> None:
+    assert passes("path=docs/a.pdf", {"path": "docs/a.pdf"})
+    assert passes("path^=docs/", {"path": "docs/a.pdf"})

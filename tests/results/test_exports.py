@@ -11,7 +11,7 @@ import pytest
 
 from vsplade.errors import InputError
 from vsplade.index import EncoderIdentity, Index, IndexWriter
-from vsplade.results.exports import export_vectors, read_vectors
+from vsplade.results.exports import export_vectors, read_pages
 from vsplade.types import SparseVector
 
 
@@ -40,7 +40,7 @@ def index(tmp_path: Path) -> Index:
 
 def test_seismic_comes_back_exactly(index: Index, tmp_path: Path) -> None:
     assert export_vectors(index, Names(), tmp_path / "out.jsonl", "seismic") == 321
-    back = dict(read_vectors(tmp_path / "out.jsonl", Names(), "seismic"))
+    back = {page.id: page.vector for page in read_pages(tmp_path / "out.jsonl", Names(), "seismic")}
     assert list(back) == list(index.ids())
     for page_id, vector in index.vectors():
         assert back[page_id].terms.tolist() == vector.terms.tolist()
@@ -56,7 +56,7 @@ def test_anserini_comes_back_rounded(index: Index, tmp_path: Path) -> None:
     first = json.loads((folder / "part.jsonl").read_text(encoding="utf-8").splitlines()[0])
     assert set(first) == {"id", "contents", "vector"}
     assert all(isinstance(weight, int) and weight >= 1 for weight in first["vector"].values())
-    back = dict(read_vectors(folder, Names(), "anserini", scale=50))
+    back = {page.id: page.vector for page in read_pages(folder, Names(), "anserini", scale=50)}
     for page_id, vector in index.vectors():
         assert back[page_id].terms.tolist() == vector.terms.tolist()
         assert np.abs(back[page_id].weights - vector.weights).max(initial=0) <= 0.0101
@@ -140,6 +140,20 @@ def test_ciff_is_read_by_protobuf(index: Index, tmp_path: Path) -> None:
         ('{"id": "a", "vector": {"unheard": 1}}', "the token 'unheard' is not in the vocabulary"),
         ('{"id": "a", "vector": {"w1": "x"}}', "the weight of 'w1' is 'x'"),
         ('{"id": "a", "vector": {"w1": -1}}', "the weight of 'w1' is -1; weights cannot be negative"),
+        (
+            '{"id": "a", "vector": {"w1": 1%s}}' % ("0" * 400),
+            "out.jsonl:1: the weight of 'w1' has too many digits",
+        ),
+        (
+            '{"id": "a", "vector": {"w1": 1e39}}',
+            "out.jsonl:1: the weight of 'w1' is 1e[+]39; weights must lie",
+        ),
+        ('{"id": {}, "vector": {}}', "out.jsonl:1: the id {} is not a text"),
+        (
+            '{"id": "a", "vector": {}, "metadata": {"k": []}}',
+            "out.jsonl:1: page 'a': the metadata value of 'k'",
+        ),
+        ('{"id": "a", "vector": {}, "metadata": 7}', "out.jsonl:1: this line is not"),
         ("\xf1\x80 not text at all", "out.jsonl:1: this line is not"),
         ("[" * 100_000, "out.jsonl:1: this line is not"),
         (
@@ -151,7 +165,7 @@ def test_ciff_is_read_by_protobuf(index: Index, tmp_path: Path) -> None:
 def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "out.jsonl").write_bytes(line.encode("latin-1"))
     with pytest.raises(InputError, match=message):
-        list(read_vectors(tmp_path / "out.jsonl", Names(), "seismic"))
+        list(read_pages(tmp_path / "out.jsonl", Names(), "seismic"))
 
 
 def test_unknown_formats_and_scales_are_refused(index: Index, tmp_path: Path) -> None:
@@ -160,4 +174,53 @@ def test_unknown_formats_and_scales_are_refused(index: Index, tmp_path: Path) ->
     with pytest.raises(InputError, match="scale"):
         export_vectors(index, Names(), tmp_path / "x", "ciff", scale=0)
     with pytest.raises(InputError, match="no such file"):
-        list(read_vectors(tmp_path / "absent", Names(), "seismic"))
+        list(read_pages(tmp_path / "absent", Names(), "seismic"))
+
+
+@pytest.mark.parametrize("format", ["anserini", "seismic"])
+def test_metadata_comes_back(tmp_path: Path, format: str) -> None:
+    """Page numbers, paths and a user's own values: what is imported reads as what was exported."""
+    identity = EncoderIdentity("test", "1", 300)
+    wanted = {
+        "a_1": {"path": "/docs/a.pdf", "page_num": 1, "doc_id": "a", "pages": 2, "year": 2024, "ok": True},
+        "a_2": {"path": "/docs/a.pdf", "page_num": 2, "doc_id": "a", "pages": 2, "rate": 0.5},
+        "pic": {},
+    }
+    with IndexWriter(tmp_path / "i", identity) as writer:
+        for id, metadata in wanted.items():
+            writer.add(id, SparseVector.from_dict({1: 0.25, 7: 1.5}), metadata)
+    first = Index.open(tmp_path / "i")
+    export_vectors(first, Names(), tmp_path / "out.jsonl", format)
+    with IndexWriter(tmp_path / "j", identity) as writer:
+        for page in read_pages(tmp_path / "out.jsonl", Names(), format):
+            writer.add(page.id, page.vector, page.metadata)
+    second = Index.open(tmp_path / "j")
+    assert list(second.ids()) == list(first.ids())
+    for id, metadata in wanted.items():
+        assert second.metadata(id) == metadata
+        assert second.vector(id).weights.tolist() == first.vector(id).weights.tolist()
+    hits = [(hit.id, hit.doc_id, hit.page_num) for hit in second.search_vector(first.vector("a_1"))]
+    assert hits == [("a_1", "a", 1), ("a_2", "a", 2), ("pic", "pic", 1)]
+
+
+@pytest.mark.parametrize(("written", "read"), [("anserini", "seismic"), ("seismic", "anserini")])
+def test_the_other_format_is_refused(index: Index, tmp_path: Path, written: str, read: str) -> None:
+    """Taken for the other, weights would be a hundred times too large or too small."""
+    export_vectors(index, Names(), tmp_path / "out.jsonl", written)
+    with pytest.raises(InputError, match=f"out.jsonl:1: this line has the form of .*--format {written}"):
+        list(read_pages(tmp_path / "out.jsonl", Names(), read))
+
+
+@pytest.mark.parametrize(
+    ("line", "form"),
+    [
+        ('{"id": "a", "vector": {"w1": 120, "w2": 3}}', "anserini"),
+        ('{"id": "a", "vector": {"w1": 1.25, "w2": 3}}', "seismic"),
+    ],
+)
+def test_without_the_text_key_the_numbers_tell(tmp_path: Path, line: str, form: str) -> None:
+    (tmp_path / "out.jsonl").write_text(line)
+    other = {"anserini": "seismic", "seismic": "anserini"}[form]
+    assert len(list(read_pages(tmp_path / "out.jsonl", Names(), form))) == 1
+    with pytest.raises(InputError, match=f"--format {form}"):
+        list(read_pages(tmp_path / "out.jsonl", Names(), other))

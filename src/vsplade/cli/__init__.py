@@ -10,14 +10,16 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import click
 
 from vsplade.cli import indexing, inspecting, measuring, searching, serving, training, vectors
-from vsplade.cli.common import print_json
-from vsplade.errors import VspladeError
+from vsplade.cli.common import note, print_json, printable
+from vsplade.errors import VspladeError, VspladeWarning
 
 INTERRUPTED = 130
 
@@ -51,9 +53,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The ``vsplade`` program: run a command and leave with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     _open_closed_streams()
+    _show_warnings()
     # What a service manager sends is obeyed as ctrl-C is: what was done so far is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(run(given))
+    code = run(given)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # Said already. Python would try again at its end, complain, and leave with a code of its own.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 def _open_closed_streams() -> None:
@@ -64,10 +73,23 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(descriptor, "w"))
 
 
-def run(arguments: list[str]) -> int:
+def _show_warnings() -> None:
+    """Our own warnings as one line for people, not as Python shows them."""
+    show = warnings.showwarning
+
+    def show_ours(message: Warning | str, category: type[Warning], *rest: Any, **options: Any) -> None:
+        if issubclass(category, VspladeWarning):
+            note(f"Warning: {printable(str(message))}")
+        else:
+            show(message, category, *rest, **options)
+
+    warnings.showwarning = show_ours
+
+
+def run(arguments: list[str], command: click.Command = cli, name: str = "vsplade") -> int:
     """Run one command line; errors become a plain message, and with ``--json`` a JSON document as well."""
     try:
-        code = cli.main(arguments, prog_name="vsplade", standalone_mode=False)
+        code = command.main(arguments, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except VspladeError as error:
@@ -93,7 +115,8 @@ def run(arguments: list[str]) -> int:
         return _fail(f"{reason}: {error.filename}" if error.filename else f"{reason}.", 2, arguments)
     except Exception as error:
         # Python would leave with 1, which is our code for a run that went through.
-        traceback.print_exc()
+        for line in traceback.format_exc().splitlines():
+            note(printable(line))
         what = f"{type(error).__name__}: {error}"
         return _fail(f"{what}. This is a bug in vsplade; please report it with these lines.", 2, arguments)
 
@@ -105,7 +128,7 @@ def _hint(error: click.ClickException) -> str:
 
 
 def _fail(message: str, code: int, arguments: list[str]) -> int:
-    click.echo(f"Error: {message}", err=True)
+    note(f"Error: {printable(message)}")
     if "--json" in arguments:
         with suppress(OSError):  # standard output may be what failed, on a full disk
             print_json({"error": message, "exit_code": code})

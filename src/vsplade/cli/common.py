@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -118,10 +119,12 @@ def make_limits(given: dict[str, float | None]) -> Limits:
 def print_json(document: object) -> None:
     """The one document of a ``--json`` run.
 
-    Escaped throughout where a character cannot be written as it is: in a terminal that is not UTF-8, or of a
-    file's name or a query that is no valid text.
+    Control characters and those that turn the direction of writing are escaped, wherever they stand: they
+    never reach a terminal, and ``json.loads`` gives them back. All but ASCII is escaped in a terminal that is
+    not UTF-8.
     """
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    text = _BEYOND_ASCII.sub(_json_escape, text)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
@@ -129,9 +132,47 @@ def print_json(document: object) -> None:
     click.echo(text)
 
 
+_BEYOND_ASCII = re.compile(r"[^\n -~]")
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    character = match[0]
+    return character if character.isprintable() else json.dumps(character)[1:-1]
+
+
+def say(message: str = "") -> None:
+    """A result, or a part of one, for people."""
+    click.echo(_for_terminal(message))
+
+
 def note(message: str) -> None:
     """Anything that is not the result: progress, hints, warnings."""
-    click.echo(message, err=True)
+    click.echo(_for_terminal(message), err=True)
+
+
+_OUR_STYLE = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;;(?:file://[-\w./~%]*)?\x1b\\|\n)")
+
+
+def _for_terminal(message: str) -> str:
+    """Nothing that a terminal would obey, but for line ends and the colours of ``style``."""
+    parts = _OUR_STYLE.split(message)
+    return "".join(part if place % 2 else printable(part) for place, part in enumerate(parts))
+
+
+def style(text: str, *, bold: bool = False, dim: bool = False, fg: str | None = None) -> str:
+    """Text that came from outside, made safe to show, with a colour of our own."""
+    return click.style(printable(text), bold=bold or None, dim=dim or None, fg=fg)
+
+
+def printable(name: str) -> str:
+    """On one line, and without what a terminal would obey: names of files may hold any character.
+
+    The one place that makes text safe to show. Control characters (C0, C1), marks that turn the direction of
+    writing and other characters without a shape are written as Python escapes.
+    """
+    if name.isprintable():
+        return name
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 @contextmanager
@@ -164,11 +205,6 @@ def linked(shown: str, path: str) -> str:
         return f"\033]8;;{Path(path).as_uri()}\033\\{shown}\033]8;;\033\\"
     except (ValueError, UnicodeEncodeError):
         return shown
-
-
-def printable(name: str) -> str:
-    """On one line, and without what a terminal would obey: names of files may hold any character."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def count(number: int, noun: str) -> str:

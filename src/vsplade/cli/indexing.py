@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from vsplade.cli.common import (
     note,
     print_json,
     printable,
+    say,
     size,
     workers_option,
 )
@@ -29,6 +30,10 @@ from vsplade.errors import IndexFormatError, InputError
 if TYPE_CHECKING:
     from vsplade.ingest import IngestReport
     from vsplade.types import Json
+
+
+LISTED = 10
+"""Files that a note names at most."""
 
 
 @click.command("index")
@@ -59,6 +64,11 @@ if TYPE_CHECKING:
 @limit_options
 @click.option("--watch", is_flag=True, help="Go on: index what is added, changed or removed, until ctrl-C.")
 @click.option("--check", is_flag=True, help="Index nothing: verify every byte of the index instead.")
+@click.option(
+    "--recover",
+    is_flag=True,
+    help="First get back what can be trusted of an index that lost its manifest or is damaged.",
+)
 @json_option
 def index_command(
     paths: tuple[str, ...],
@@ -71,6 +81,7 @@ def index_command(
     workers: int | None,
     watch: bool,
     check: bool,
+    recover: bool,
     as_json: bool,
     **limits: float | None,
 ) -> int:
@@ -82,6 +93,10 @@ def index_command(
         if paths:
             raise InputError("--check looks at the index only: leave the paths out, or leave --check out.")
         return _check(index_dir, as_json)
+    if recover:
+        _recover(index_dir, encoder, as_json=as_json and not paths)
+        if not paths:
+            return 0
     if not paths and not prune:
         raise InputError(
             "Give at least one PATH: a file, a folder, a glob, or - for a list on standard input."
@@ -162,20 +177,41 @@ def _print_report(report: IngestReport) -> None:
             (report.skipped, "skipped"),
             (report.removed, "removed"),
             (report.failed, "failed"),
+            (report.moved, "of moved files"),
         )
+        if number or name != "of moved files"
     ]
-    click.echo(
+    say(
         f"{count(report.pages, 'page')} of {count(report.files, 'file')}: {', '.join(parts)}; "
         f"{report.seconds:.1f} s, {report.pages_per_s:.1f} pages/s"
     )
     for problem in report.failures:
         place = f", page {problem.page}" if problem.page else ""
-        note(f"Failed: {printable(problem.path)}{place}: {problem.reason}")
+        note(f"Failed: {printable(problem.path)}{place}: {printable(problem.reason)}")
     if report.empty:
         note(
             f"Note: on {count(report.empty, 'page')} no words were found, so no search finds "
             f"{'it' if report.empty == 1 else 'them'}: blank, or (with the encoder 'text') no text layer."
         )
+    if report.illegible:
+        _note_illegible(report.illegible)
+    if report.passed_over:
+        kinds = ", ".join(
+            f"{n:,} {printable(end) or 'without an ending'}" for end, n in report.passed_over.items()
+        )
+        note(f"Note: files of other kinds were passed over: {kinds}.")
+
+
+def _note_illegible(files: Mapping[str, int]) -> None:
+    pages = sum(files.values())
+    note(
+        f"Note: {count(pages, 'page')} of {count(len(files), 'file')} seem to be in a script that cannot be "
+        "read (only Latin letters and digits can), so searches will hardly find them:"
+    )
+    for path, number in list(files.items())[:LISTED]:
+        note(f"  {printable(path)}: {count(number, 'page')}")
+    if len(files) > LISTED:
+        note(f"  and {count(len(files) - LISTED, 'file')} more; --json lists them all.")
 
 
 def _check(index_dir: Path, as_json: bool) -> int:
@@ -185,12 +221,38 @@ def _check(index_dir: Path, as_json: bool) -> int:
     if as_json:
         print_json({"index": str(index_dir), "sound": not problems, "problems": problems})
     for problem in problems:
-        note(f"Problem: {problem}")
+        note(f"Problem: {printable(problem)}")
     if problems:
-        note("This index is damaged. Restore it from a copy, or delete the folder and index the files again.")
+        note(
+            "This index is damaged. Restore it from a copy, or run `vsplade index --recover --index "
+            f"{index_dir}`: it keeps what is sound and says which files to index again."
+        )
     elif not as_json:
-        click.echo(f"{index_dir}: every byte is as it was written.")
+        say(f"{printable(str(index_dir))}: every byte is as it was written.")
     return IndexFormatError.exit_code if problems else 0
+
+
+def _recover(index_dir: Path, encoder: str | None, as_json: bool) -> None:
+    from vsplade.encode import load_encoder
+    from vsplade.index.identity import EncoderIdentity
+    from vsplade.ingest.recover import recover
+
+    done = recover(index_dir, EncoderIdentity.of(load_encoder(encoder)) if encoder else None)
+    for text in done.notes:
+        note(f"Note: {printable(text)}.")
+    for name in done.set_aside:
+        note(f"Set aside: {printable(name)} (kept in {printable(str(index_dir))}, not used)")
+    for path in done.read_again:
+        note(f"Index again: {printable(path)}")
+    if as_json:
+        print_json({"index": str(index_dir), **done.to_json()})
+    elif not done.needed:
+        say(f"{printable(str(index_dir))}: this index is sound; nothing was changed.")
+    else:
+        say(
+            f"{count(done.pages, 'page')} of {count(len(done.files), 'file')} can be searched; "
+            f"{count(done.missing, 'page')} of {count(len(done.read_again), 'file')} missing."
+        )
 
 
 @click.command()
@@ -218,7 +280,7 @@ def delete(ids: tuple[str, ...], index_dir: Path, filters: tuple[str, ...], as_j
     if as_json:
         print_json({"deleted": len(gone), "ids": sorted(gone)})
     else:
-        click.echo(f"Removed {count(len(gone), 'page')}.")
+        say(f"Removed {count(len(gone), 'page')}.")
 
 
 @click.command()
@@ -241,7 +303,7 @@ def compact(index_dir: Path, merge: bool, as_json: bool) -> None:
     if as_json:
         print_json({"before": before, "after": after})
     else:
-        click.echo(
+        say(
             f"{count(int(before['segments']), 'segment')}, {size(before['bytes'])} became "
             f"{count(int(after['segments']), 'segment')}, {size(after['bytes'])}."
         )
@@ -270,7 +332,7 @@ def stats(index_dir: Path, as_json: bool) -> None:
         shown = size(value) if name.endswith("bytes") and isinstance(value, (int, float)) else value
         if isinstance(shown, (int, float)):
             shown = f"{shown:,.3f}".rstrip("0").rstrip(".")
-        click.echo(f"{name.replace('_', ' '):<25} {shown}")
+        say(f"{name.replace('_', ' '):<25} {printable(str(shown))}")
 
 
 COMMANDS = (index_command, delete, compact, stats)

@@ -15,7 +15,9 @@ from vsplade.cli.common import (
     note,
     print_json,
     printable,
+    say,
     short_path,
+    style,
 )
 from vsplade.errors import InputError
 
@@ -46,7 +48,7 @@ LINE = 2
 def inspect(
     file: Path, number: int | None, top: int, picture: Path | None, encoder: str | None, as_json: bool
 ) -> int:
-    """Show the heaviest terms of each page of FILE, with their weights."""
+    """Show the terms of each page of FILE that are worth most in a search, with their weights."""
     from vsplade.encode import load_encoder
     from vsplade.pages import FileProblem, discover, name_files, render
 
@@ -63,7 +65,7 @@ def inspect(
         if isinstance(result, FileProblem):
             failed += 1
             place = f", page {result.page}" if result.page else ""
-            note(f"{printable(result.path)}{place}: {result.reason}")
+            note(f"{printable(result.path)}{place}: {printable(result.reason)}")
         elif number is None or result.page.number == number:
             shown.append(_show(result.page, chosen, top, as_json))
             if picture:
@@ -79,31 +81,39 @@ def inspect(
 
 def _show(page: Page, encoder: Encoder, top: int, quiet: bool) -> dict[str, object]:
     """Encode one page, print it unless the caller collects JSON, and return it as JSON."""
+    from vsplade.types import shown
+
     (vector,) = encoder.encode_pages([page])
-    terms = heaviest(vector, encoder, top)
+    terms = [
+        (shown(encoder.vocabulary, term), weight, worth)
+        for term, weight, worth in most_useful(vector, encoder, top)
+    ]
     if not quiet:
-        click.echo(
-            f"{click.style(short_path(page.path), bold=True)}, page {page.number}: {len(vector):,} terms"
-        )
-        for token, weight in terms:
-            click.echo(f"  {token:<20} {weight:7.3f}  {'█' * max(1, round(BAR * weight / terms[0][1]))}")
+        say(f"{style(short_path(page.path), bold=True)}, page {page.number}: {len(vector):,} terms")
+        for token, weight, worth in terms:
+            say(f"  {printable(token):<20} {weight:7.3f}  {'█' * max(1, round(BAR * worth / terms[0][2]))}")
         if not terms:
             note(_why_empty(page, encoder))
     return {
         "id": page.id,
         "page_num": page.number,
         "active_terms": len(vector),
-        "terms": [{"token": token, "weight": weight} for token, weight in terms],
+        "terms": [{"token": token, "weight": weight, "worth": worth} for token, weight, worth in terms],
     }
 
 
-def heaviest(vector: SparseVector, encoder: Encoder, top: int) -> list[tuple[str, float]]:
-    """The ``top`` heaviest terms by name, heaviest first."""
-    from vsplade.types import shown
+def most_useful(vector: SparseVector, encoder: Encoder, top: int) -> list[tuple[int, float, float]]:
+    """The ``top`` terms that are worth most in a search: number, page weight, and what a query adds to it.
 
-    kept = vector.top(top)
-    pairs = zip(kept.terms.tolist(), kept.weights.tolist(), strict=True)
-    return [(shown(encoder.vocabulary, term), weight) for term, weight in sorted(pairs, key=lambda p: -p[1])]
+    An encoder that does not know its query weights beforehand (BM25's idf needs an index) has its heaviest.
+    """
+    from vsplade.types import WeighingEncoder
+
+    worth = vector.weights
+    if isinstance(encoder, WeighingEncoder):
+        worth = worth * encoder.query_weights[vector.terms]
+    rows = zip(vector.terms.tolist(), vector.weights.tolist(), worth.tolist(), strict=True)
+    return sorted(rows, key=lambda row: (-row[2], row[0]))[:top]
 
 
 def _why_empty(page: Page, encoder: Encoder) -> str:
@@ -136,14 +146,14 @@ def _draw(page: Page, encoder: Encoder, top: int, target: Path, several: bool) -
     if not isinstance(encoder, PlacingEncoder):
         raise InputError(f"The encoder {encoder.name!r} does not tell places on the page.")
     vector, boxes = encoder.encode_with_places(page)
-    wanted = set(vector.top(top).terms.tolist())
+    wanted = {term for term, _, _ in most_useful(vector, encoder, top)}
     named = [
         (shown(encoder.vocabulary, term), box)
         for term, box in zip(vector.terms.tolist(), boxes, strict=True)
         if term in wanted
     ]
     draw_boxes(page, named, target)
-    note(f"Wrote {target}.")
+    note(f"Wrote {printable(str(target))}.")
 
 
 def draw_boxes(page: Page, named: list[tuple[str, Box]], target: Path) -> None:

@@ -1,4 +1,4 @@
-"""``vsplade eval`` and ``vsplade bench``: how good, and how fast."""
+"""``vsplade eval``: how good the ranking is."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vsplade.cli.common import (
-    SOME_FAILED,
     encoder_option,
     json_option,
     note,
     print_json,
+    printable,
     progress_bar,
+    say,
     workers_option,
 )
 from vsplade.errors import InputError
@@ -152,25 +153,21 @@ def evaluate(
     difference = _compare(judged, report, compare, measure_name) if compare else None
     if as_json:
         document = report.to_json(per_query=per_query)
-        if joined:
-            document["fusion"] = joined.to_json()
-        if reranking:
-            document["reranking"] = reranking
-        if difference:
-            document["comparison"] = {"run": str(compare), "measure": measure_name, **difference.to_json()}
-        print_json(document)
-    else:
-        _print_report(report)
-        if joined:
-            _print_fusion(joined)
-        if reranking:
-            click.echo(
-                f"  reranked the first {reranking['depth']}; {measure_name} before: "
-                f"{reranking['before'][measure_name]:.4f}; recall that no reranking of them can exceed: "
-                f"{reranking['recall_ceiling']:.4f}"
-            )
-        if difference:
-            _print_comparison(difference, measure_name, compare)
+        parts = {
+            "fusion": joined.to_json() if joined else None,
+            "reranking": reranking,
+            "comparison": difference
+            and {"run": str(compare), "measure": measure_name, **difference.to_json()},
+        }
+        print_json(document | {name: part for name, part in parts.items() if part})
+        return
+    _print_report(report)
+    if joined:
+        _print_fusion(joined)
+    if reranking:
+        _print_reranking(reranking, measure_name)
+    if difference:
+        _print_comparison(difference, measure_name, compare)
 
 
 def _compare(data: Dataset, report: EvalReport, other: Path, measure: str) -> Significance:
@@ -233,110 +230,38 @@ def _rerank(data: Dataset, report: EvalReport, model: str, depth: int) -> tuple[
 def _print_fusion(fusion: Fusion) -> None:
     alone = ", ".join(f"{value:.4f}" for value in fusion.alone)
     weights = ", ".join(f"{weight:.3g}" for weight in fusion.weights)
-    click.echo(f"  fused by {fusion.method}, weights {weights}; {fusion.measure} of each alone: {alone}")
+    say(f"  fused by {fusion.method}, weights {weights}; {fusion.measure} of each alone: {alone}")
     if fusion.tuned_here:
         note("Note: the weights were tuned on these very queries. Judge them on another set.")
 
 
+def _print_reranking(facts: dict[str, Any], measure: str) -> None:
+    say(
+        f"  reranked the first {facts['depth']}; {measure} before: {facts['before'][measure]:.4f}; "
+        f"recall that no reranking of them can exceed: {facts['recall_ceiling']:.4f}"
+    )
+
+
 def _print_report(report: EvalReport) -> None:
-    click.echo(f"{report.dataset}: {report.queries:,} queries on {report.pages:,} pages, {report.encoder}")
+    names = printable(report.dataset), printable(report.encoder)
+    say(f"{names[0]}: {report.queries:,} queries on {report.pages:,} pages, {names[1]}")
     for name, value in report.measures.items():
-        click.echo(f"  {name:<14} {value:.4f}")
-    click.echo(f"  {'active terms':<14} {report.active_terms:.1f} a page, {report.query_terms:.1f} a query")
-    click.echo(f"  {'FLOPS':<14} {report.flops:.3f}")
+        say(f"  {name:<14} {value:.4f}")
+    say(f"  {'active terms':<14} {report.active_terms:.1f} a page, {report.query_terms:.1f} a query")
+    say(f"  {'FLOPS':<14} {report.flops:.3f}")
     times = ", ".join(f"{name} {value:.2f} ms" for name, value in report.query_ms.items())
-    click.echo(f"  {'query time':<14} {times}")
+    say(f"  {'query time':<14} {times}")
     if report.pages_per_s is not None:
-        click.echo(f"  {'pages a second':<14} {report.pages_per_s:.2f}")
+        say(f"  {'pages a second':<14} {report.pages_per_s:.2f}")
     for remark in report.notes:
-        note(f"Note: {remark}.")
+        note(f"Note: {printable(remark)}.")
 
 
 def _print_comparison(result: Significance, measure: str, other: Path | None) -> None:
-    click.echo(
-        f"  {measure} is {result.difference:+.4f} against {other} "
+    say(
+        f"  {measure} is {result.difference:+.4f} against {printable(str(other))} "
         f"(95% interval {result.low:+.4f} to {result.high:+.4f}, p = {result.p_value:.4f})"
     )
 
 
-@click.group()
-def bench() -> None:
-    """Measure how fast this machine is."""
-
-
-@bench.command("search")
-@click.option("--pages", type=click.IntRange(min=1), default=100_000, show_default=True, help="Corpus size.")
-@click.option(
-    "--engine",
-    "engines",
-    multiple=True,
-    metavar="NAME",
-    help="Measure this engine only, e.g. vsplade. May be given several times. Default: all installed ones.",
-)
-@click.option(
-    "-k", "ks", type=click.IntRange(min=1), multiple=True, help="Results a query. Default: 10, then 100."
-)
-@click.option("--queries", type=click.IntRange(min=1), default=200, show_default=True, help="Queries to run.")
-@click.option(
-    "--cap",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=0.35,
-    show_default=True,
-    help="The share of the pages that the commonest term is in.",
-)
-@click.option("--seed", type=int, default=1, show_default=True, help="Another seed, another corpus.")
-@click.option(
-    "--limit",
-    "limit_s",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Give up on an engine after this time. Default: 1,800 for every million pages.",
-)
-@click.option(
-    "--peer-python",
-    metavar="PYTHON",
-    help="The interpreter of another environment, for peers that cannot be installed beside vsplade.",
-)
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Build the indexes here (3 kB a page). Default: the system's temporary folder.",
-)
-@json_option
-def bench_search(
-    pages: int,
-    engines: tuple[str, ...],
-    ks: tuple[int, ...],
-    queries: int,
-    cap: float,
-    seed: int,
-    limit_s: float | None,
-    peer_python: str | None,
-    folder: Path | None,
-    as_json: bool,
-) -> int:
-    """Generate a corpus, and search it with vsplade and with every other engine that is installed.
-
-    Each engine runs alone, in a process of its own, on one thread.
-    """
-    from vsplade.bench.search import run_search_bench
-
-    report = run_search_bench(
-        pages,
-        engines=engines or None,
-        ks=ks or (10, 100),
-        queries=queries,
-        cap=cap,
-        seed=seed,
-        limit_s=limit_s,
-        peer_python=peer_python,
-        folder=folder,
-        say=note if as_json else click.echo,
-        progress=note,
-    )
-    if as_json:
-        print_json(report)
-    return SOME_FAILED if report["failures"] else 0
-
-
-COMMANDS = (evaluate, bench)
+COMMANDS = (evaluate,)

@@ -19,7 +19,9 @@ from vsplade.cli.common import (
     note,
     print_json,
     printable,
+    say,
     short_path,
+    style,
 )
 from vsplade.errors import InputError, VspladeError
 
@@ -151,11 +153,11 @@ def search(
     asked = set(index.encode_query(query).terms.tolist())
     with_snippets = sys.stdout.isatty() if snippets is None else snippets
     for rank, hit in enumerate(hits, 1):
-        click.echo(describe(rank, hit, query, asked, index.encoder.vocabulary))
+        say(describe(rank, hit, query, asked, index.encoder.vocabulary))
         if with_snippets and (line := snippet_line(hit)):
-            click.echo(f"     {line}")
+            say(f"     {line}")
         if explain:
-            click.echo(explanation(hit.explain()))
+            say(explanation(hit.explain()))
     if not hits:
         note(why_nothing(index, query, filters))
 
@@ -200,7 +202,7 @@ def snippet_line(hit: Hit) -> str:
     for start, end in snippet.marks:
         parts += [
             printable(snippet.text[place:start]),
-            click.style(printable(snippet.text[start:end]), bold=True),
+            style(snippet.text[start:end], bold=True),
         ]
         place = end
     return "".join([*parts, printable(snippet.text[place:])])
@@ -209,9 +211,10 @@ def snippet_line(hit: Hit) -> str:
 def why_nothing(index: Index, query: str, filters: tuple[str, ...]) -> str:
     """What to do about a search without results."""
     if not index.pages:
-        return f"The index holds no pages yet. Add some: vsplade index PATH --index {index.folder}"
+        folder = printable(str(index.folder))
+        return f"The index holds no pages yet. Add some: vsplade index PATH --index {folder}"
     if filters and next(index.ids(filters), None) is None:
-        keys = ", ".join(index.metadata_keys())
+        keys = printable(", ".join(index.metadata_keys()))
         return f"No page passes --filter, whatever the words. Pages can be filtered by: {keys}."
     if not len(index.encode_query(query)):
         if any(character.isalnum() for character in query):
@@ -295,10 +298,10 @@ def _snippet_or_none(hit: Hit) -> str | None:
 def describe(rank: int, hit: Hit, query: str, asked: Set[int], vocabulary: Vocabulary) -> str:
     """A result on two lines: where it is, and which of the query's words it holds."""
     path = str(hit.metadata.get("path", hit.doc_id))
-    place = linked(click.style(short_path(path), bold=True), path)
+    place = linked(style(short_path(path), bold=True), path)
     head = f"{rank:>3}. {place}, page {hit.page_num}"
     words = highlight(query, asked, hit.explain(), vocabulary)
-    return f"{head}  {click.style(f'{hit.score:.3f}', fg='cyan')}\n     {words}"
+    return f"{head}  {style(f'{hit.score:.3f}', fg='cyan')}\n     {words}"
 
 
 def highlight(query: str, asked: Set[int], matches: Sequence[TermMatch], vocabulary: Vocabulary) -> str:
@@ -323,16 +326,16 @@ def highlight(query: str, asked: Set[int], matches: Sequence[TermMatch], vocabul
         pieces = set(words.encode(typed)) if isinstance(words, Tokenizer | ReaderVocabulary) else set()
         found = [left.pop(term).product for term in pieces if term in left]
         if found:
-            shown.append(f"{click.style(word, bold=True, fg='green')} {sum(found):.2f}")
+            shown.append(f"{style(word, bold=True, fg='green')} {sum(found):.2f}")
         elif pieces & in_text:
-            shown.append(f"{click.style(word, bold=True, fg='green')} (text layer)")
+            shown.append(f"{style(word, bold=True, fg='green')} (text layer)")
         elif pieces & on_page:
-            shown.append(click.style(word, bold=True, fg="green"))
+            shown.append(style(word, bold=True, fg="green"))
         elif pieces and not pieces & asked:
-            shown.append(click.style(word, dim=True))
+            shown.append(style(word, dim=True))
         elif pieces:
-            shown.append(click.style(f"[{word}]", dim=True))
-    related = [f"{match.token} {match.product:.2f}" for match in left.values()]
+            shown.append(style(f"[{word}]", dim=True))
+    related = [f"{printable(match.token)} {match.product:.2f}" for match in left.values()]
     return "  ".join([*shown, *(["also:"] if shown and related else []), *related])
 
 
@@ -343,7 +346,7 @@ def explanation(matches: Sequence[TermMatch]) -> str:
     for match in matches:
         bar = "█" * max(1, round(BAR * match.product / longest))
         arithmetic = f"{match.query_weight:.3f} × {match.page_weight:.3f} = {match.product:.3f}"
-        lines.append(f"     {match.token:<20} {arithmetic}  {bar}")
+        lines.append(f"     {printable(match.token):<20} {arithmetic}  {bar}")
     return "\n".join(lines)
 
 

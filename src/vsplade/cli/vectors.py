@@ -22,13 +22,14 @@ from vsplade.cli.common import (
     note,
     print_json,
     printable,
+    say,
     workers_option,
 )
 from vsplade.errors import InputError
 
 if TYPE_CHECKING:
     from vsplade.pages import Limits
-    from vsplade.types import Encoder, Page, SparseVector
+    from vsplade.types import Encoder, Metadata, Page, SparseVector
 
 
 FORMATS = ("seismic", "anserini", "ciff")
@@ -83,13 +84,13 @@ def encode(
     export_vectors(source, chosen.vocabulary, output, form, scale)
     for problem in source.problems:
         place = f", page {problem.page}" if problem.page else ""
-        note(f"Failed: {printable(problem.path)}{place}: {problem.reason}")
+        note(f"Failed: {printable(problem.path)}{place}: {printable(problem.reason)}")
     if as_json:
         failures = [asdict(problem) for problem in source.problems]
         facts = {"pages": source.pages, "output": str(output), "format": form, "encoder": chosen.name}
         print_json({**facts, "failed": len(failures), "failures": failures})
     else:
-        click.echo(f"Wrote {count(source.pages, 'vector')} to {output}.")
+        say(f"Wrote {count(source.pages, 'vector')} to {printable(str(output))}.")
     return SOME_FAILED if source.problems else 0
 
 
@@ -106,12 +107,16 @@ class EncodedPages:
         self.pages = 0
         """Vectors made so far."""
         self._files, self._encoder, self._limits, self._workers = found.files, encoder, limits, workers
-        self._waiting: deque[str] = deque()
+        self._waiting: deque[tuple[str, Metadata]] = deque()
 
     def vectors(self) -> Iterator[tuple[str, SparseVector]]:
+        return ((page_id, vector) for page_id, vector, _ in self.pages_with_metadata())
+
+    def pages_with_metadata(self) -> Iterator[tuple[str, SparseVector, Metadata]]:
         for vector in self._encoder.encode_pages(self._readable()):
             self.pages += 1
-            yield self._waiting.popleft(), vector
+            page_id, metadata = self._waiting.popleft()
+            yield page_id, vector, metadata
 
     def _readable(self) -> Iterator[Page]:
         from vsplade.pages import FileProblem, name_files, render_for
@@ -121,7 +126,9 @@ class EncodedPages:
             if isinstance(result, FileProblem):
                 self.problems.append(result)
             else:
-                self._waiting.append(result.page.id)
+                page = result.page
+                own: Metadata = {"path": page.path, "page_num": page.number, "pages": result.pages}
+                self._waiting.append((page.id, {**page.metadata, **own}))
                 yield result.page
 
 
@@ -141,7 +148,7 @@ def export(index_dir: Path, output: Path, form: str, scale: float, as_json: bool
     if as_json:
         print_json({"pages": pages, "output": str(output), "format": form})
     else:
-        click.echo(f"Wrote {count(pages, 'vector')} to {output}.")
+        say(f"Wrote {count(pages, 'vector')} to {printable(str(output))}.")
 
 
 @click.command("import")
@@ -160,19 +167,19 @@ def import_command(
     """
     from vsplade.encode import load_encoder
     from vsplade.index import Index, IndexWriter, manifest
-    from vsplade.results.exports import read_vectors
+    from vsplade.results.exports import read_pages
 
     known = encoder is None and manifest.exists(index_dir)
     chosen = Index.open(index_dir).encoder if known else load_encoder(encoder)
     pages = 0
     with IndexWriter(index_dir, chosen) as writer:
-        for page_id, vector in read_vectors(source, chosen.vocabulary, form, scale):
-            writer.add(page_id, vector)
+        for page in read_pages(source, chosen.vocabulary, form, scale):
+            writer.add(page.id, page.vector, page.metadata)
             pages += 1
     if as_json:
         print_json({"pages": pages, "index": str(index_dir)})
     else:
-        click.echo(f"Added {count(pages, 'vector')} to {index_dir}.")
+        say(f"Added {count(pages, 'vector')} to {printable(str(index_dir))}.")
 
 
 COMMANDS: tuple[click.Command, ...] = (encode, export, import_command)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from vsplade.config import make_options, parse_spec
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.types import Encoder
+
+Maker = Callable[[Mapping[str, object]], Encoder]
 
 READER_MODEL = Path(__file__).with_name("data") / "reader" / "trunk.onnx"
 """The model that ships in the package; where it is missing, ``text`` is the default encoder."""
@@ -24,18 +27,49 @@ def load_encoder(name: str | None = None, **options: object) -> Encoder:
     An encoder's own ``name`` loads an equal encoder again: that is how an index finds the one it was
     built with. ``FIRST+text`` keeps the text layer beside the first encoder's vectors, for fusion.
     """
+    return _load(name, options, _MAKERS)
+
+
+def load_index_encoder(name: str, index_dir: Path) -> Encoder:
+    """The encoder that an index names. An index may come from anybody: it can name what is installed, or a
+    model that is on this machine and outside of its own folder, but it never starts a download."""
+    first, plus, second = name.rpartition("+")
+    is_model = False
+    for part in (first, second) if plus else (name,):
+        base, options = parse_spec(part)
+        is_model |= "model" in options or _names_a_model(base)
+        model = Path(options.get("model", base)).expanduser()
+        if model.is_dir() and model.resolve().is_relative_to(index_dir.resolve()):
+            raise _not_trusted(name, index_dir)
+    try:
+        return _load(name, {}, {**_MAKERS, "modernvbert": partial(_make_modernvbert, download=False)})
+    except (InputError, MissingExtraError) as error:
+        if not is_model:
+            raise
+        raise _not_trusted(name, index_dir) from error
+
+
+def _not_trusted(name: str, index_dir: Path) -> InputError:
+    return InputError(
+        f"{index_dir}: this index names the encoder {name!r}, which does not come with vsplade and is not on "
+        "this machine. An index never starts a download, nor brings its own model: when you trust this one, "
+        f"name it yourself, as in --encoder {name}."
+    )
+
+
+def _load(name: str | None, options: Mapping[str, object], makers: Mapping[str, Maker]) -> Encoder:
     first, plus, second = (name or "").rpartition("+")
     if plus and parse_spec(second)[0] == "text" and not options:
-        return _make_pair(first, second)
+        return _make_pair(first, second, makers)
     base, given = parse_spec(default_encoder() if name is None else name)
     twice = sorted(set(given) & set(options))
     if twice:
         raise InputError(f"Option {twice[0]!r} is given both in {name!r} and beside it; keep one of them.")
-    if base not in _MAKERS and _names_a_model(base):
+    if base not in makers and _names_a_model(base):
         base, given = "modernvbert", {"model": base, **given}
-    if base not in _MAKERS:
-        raise InputError(f"There is no encoder {base!r}; choose one of: {', '.join(sorted(_MAKERS))}.")
-    return _MAKERS[base]({**given, **options})
+    if base not in makers:
+        raise InputError(f"There is no encoder {base!r}; choose one of: {', '.join(sorted(makers))}.")
+    return makers[base]({**given, **options})
 
 
 def _make_text(options: Mapping[str, object]) -> Encoder:
@@ -50,21 +84,25 @@ def _make_reader(options: Mapping[str, object]) -> Encoder:
     chosen = make_options(ReaderOptions, options, "encoder 'reader'")
     if chosen.device == "cpu":
         return ReaderEncoder(chosen)
+    if chosen.device == "torch":
+        from vsplade.encode.reader_later import LaterTorchReader
+
+        return LaterTorchReader(chosen)
     try:
         from vsplade.encode.reader_torch import TorchReaderEncoder
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"The reader on device {chosen.device!r}", "train") from error
+        raise MissingExtraError(f"The reader on device {chosen.device!r}", "gpu") from error
     return TorchReaderEncoder(chosen)
 
 
-def _make_pair(first: str, second: str) -> Encoder:
+def _make_pair(first: str, second: str, makers: Mapping[str, Maker]) -> Encoder:
     from vsplade.encode.paired import PairedEncoder
     from vsplade.encode.text import TextEncoder
 
     text = load_encoder(second)
     if first == "text" or first.startswith("text:") or not isinstance(text, TextEncoder):
         raise InputError(f"Cannot pair {first!r} with {second!r}: write READER+text, as in reader+text.")
-    return PairedEncoder(load_encoder(first), text)
+    return PairedEncoder(_load(first, {}, makers), text)
 
 
 def _names_a_model(name: str) -> bool:
@@ -72,15 +110,16 @@ def _names_a_model(name: str) -> bool:
     return "/" in name or "\\" in name or Path(name).is_dir()
 
 
-def _make_modernvbert(options: Mapping[str, object]) -> Encoder:
+def _make_modernvbert(options: Mapping[str, object], download: bool = True) -> Encoder:
     from vsplade.encode.modernvbert.encoder import ModernVBertEncoder, ModernVBertOptions
 
     if "model" not in options:
         raise InputError("Name the model: modernvbert:model=FOLDER, or just the folder or the hub name.")
-    return ModernVBertEncoder(make_options(ModernVBertOptions, options, "encoder 'modernvbert'"))
+    chosen = make_options(ModernVBertOptions, options, "encoder 'modernvbert'")
+    return ModernVBertEncoder(chosen, download=download)
 
 
-_MAKERS: dict[str, Callable[[Mapping[str, object]], Encoder]] = {
+_MAKERS: dict[str, Maker] = {
     "modernvbert": _make_modernvbert,
     "reader": _make_reader,
     "text": _make_text,

@@ -33,8 +33,6 @@ SURE = 0.3
 """Words with at least this chance of standing on the page are not looked for on a copy that is too small."""
 AROUND = 2.5
 """Ems around the middle of a word piece, each way, that are taken for it."""
-SETTINGS = (*ink.SETTINGS, LEAST_READ, SURE, AROUND)
-"""All that changes what is read, beside the model's own settings."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,7 @@ class Cells:
     probability: NDArray[np.float32]  # (n, best), that the term stands there
     term: NDArray[np.int32]
     em: NDArray[np.float32]  # (n,) of the type, in pixels of the copy
+    chance: NDArray[np.float32] | None = None  # (n,) that a word stands there at all, where that was kept
 
 
 @dataclass(frozen=True)
@@ -114,6 +113,10 @@ class CellReader:
             copies.append(large.only(self.type_sizes(large) >= self._config["large"]))
         return self.name(copies)
 
+    def read_as_it_is(self, picture: Image.Image) -> Cells:
+        """A grey picture at its own size, without copies: enough to tell how surely it is read."""
+        return self.name([self.find_words(picture)])
+
     def _known(self, words: Words, em: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.bool_]:
         """Cells of a copy of this size where words stand that were read on the page and are too small now."""
         scale = size[0] / words.size[0]
@@ -175,7 +178,7 @@ class CellReader:
         chance = np.concatenate([words.chance for words in copies])
         probability = np.concatenate(probabilities) * chance[:, None] ** self._config["doubt"]
         columns = (probability, np.concatenate(terms), np.concatenate(ems))
-        return Cells(middle.astype(np.float32), pixel, *columns)
+        return Cells(middle.astype(np.float32), pixel, *columns, chance)
 
 
 def _session(path: Path) -> Any:

@@ -32,9 +32,6 @@ CALL = 32
 """Cells that take as long to read as starting to read a window does."""
 DEEPEST = 40
 """Cuts within cuts, at most: frames within open frames could go on until Python gives up."""
-SETTINGS = (CONTRAST, EDGES, DUST, GAP_DOWN, GAP_ACROSS, MARGIN_DOWN, MARGIN_ACROSS, CALL, DEEPEST)
-"""All that changes what is read."""
-
 Rectangle = tuple[int, int, int, int]  # top, left, bottom, right in cells
 
 

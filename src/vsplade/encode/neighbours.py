@@ -132,7 +132,7 @@ class Neighbours:
 
 
 def on_one_line(
-    height: NDArray[np.float64], em: NDArray[np.float32]
+    height: NDArray[np.float64], em: NDArray[np.float32] | NDArray[np.float64]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Every two places that are at one height, give or take: rows of the one and of the other."""
     order = np.argsort(height, kind="stable")

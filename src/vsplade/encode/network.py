@@ -21,9 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-CELL = 8
-FOLD = 4
-"""Pixels a side that become the channels of one place."""
+from vsplade.encode.cells import FOLD
+
 CHARACTER_CLASSES = 38  # blank, a-z, 0-9, anything else: supervision in training only
 
 

@@ -25,6 +25,8 @@ class Packed:
     sizes: list[tuple[int, int]]
     """(height, width); those beyond ``pages`` only fill the batch up."""
     pages: int
+    askew: list[bool]
+    """Of each page, whether its lines are."""
 
 
 @dataclass
@@ -35,6 +37,13 @@ class Batch:
     start: Tensor
     sizes: list[tuple[int, int]]
     pages: int
+    askew: list[bool]
+
+    def grey(self, number: int) -> Tensor:
+        """(height, width) levels of one page."""
+        height, width = self.sizes[number]
+        first = sum(down * across for down, across in self.sizes[:number])
+        return self.levels[first : first + height * width].view(height, width)
 
     def picture(self, side: int) -> Tensor:
         """(n, H, W), sides multiples of ``side``, the last row and column of each repeated to the end."""

@@ -19,7 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.text import TextEncoder
-from vsplade.types import Encoder, Page, SparseVector, TableEncoder, TermStatistics, Vocabulary, shown
+from vsplade.types import (
+    Encoder,
+    Page,
+    PageVector,
+    SparseVector,
+    TableEncoder,
+    TermStatistics,
+    Vocabulary,
+    WeighingEncoder,
+    shown,
+)
 
 
 class PairedVocabulary:
@@ -72,6 +82,10 @@ class PairedEncoder:
         return bool(getattr(self.first, "reads_grey", False))
 
     @property
+    def latin_only(self) -> bool:
+        return bool(getattr(self.first, "latin_only", False))
+
+    @property
     def on_gpu(self) -> bool:
         return bool(getattr(self.first, "on_gpu", False))
 
@@ -96,6 +110,12 @@ class PairedEncoder:
         first = self.first.term_values if isinstance(self.first, TableEncoder) else np.ones(self._split)
         return np.concatenate([first, np.zeros(len(self.text.vocabulary))]).astype(np.float32)
 
+    @cached_property
+    def query_weights(self) -> NDArray[np.float32]:
+        """Those of the first encoder (all alike where it cannot say); plain search asks for no text."""
+        first = self.first.query_weights if isinstance(self.first, WeighingEncoder) else np.ones(self._split)
+        return np.concatenate([first, np.zeros(len(self.text.vocabulary))]).astype(np.float32)
+
     def encode_text_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
         """BM25's weights, for the half of the index that holds text layers."""
         shifted = None if statistics is None else _Shifted(statistics, self._split)
@@ -107,9 +127,10 @@ class PairedEncoder:
         return bool(len(vector)) and int(vector.terms[-1]) >= self._split
 
     def _join(self, first: SparseVector, text: SparseVector) -> SparseVector:
-        return SparseVector(
+        return PageVector(
             np.concatenate([first.terms, text.terms + np.uint32(self._split)]),
             np.concatenate([first.weights, text.weights]),
+            not isinstance(first, PageVector) or first.legible,
         )
 
 

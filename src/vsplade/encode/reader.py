@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -22,20 +22,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.boxes import box_on_ink
-from vsplade.encode.cells import SETTINGS, CellReader, Cells, at_size
+from vsplade.encode.cells import CellReader, Cells, at_size
+from vsplade.encode.legible import LEGIBLE, legibility
 from vsplade.encode.neighbours import PAIRS, Neighbours
+from vsplade.encode.query_length import check_query_length
 from vsplade.encode.tokenizer import Tokenizer, letters_of
+from vsplade.encode.upright import AS_IT_IS, Pose, Reading, find_pose, is_askew
 from vsplade.encode.weighting import PageWeighting, damped
 from vsplade.errors import InputError
-from vsplade.types import Box, Page, SparseVector, TermStatistics, Vocabulary
+from vsplade.types import Box, Page, PageVector, SparseVector, TermStatistics, Vocabulary
 
 if TYPE_CHECKING:
     from PIL import Image
 
 MODEL = Path(__file__).with_name("data") / "reader"
 _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
-_READING = ("points", "scales", "floor", "zoom", "tiny", "large", "doubt", "pairs")
-_FILES = ("trunk.onnx", "head.onnx", "size.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
+_HEAVY = ("trunk.onnx", "head.onnx")
+_FILES = (*_HEAVY, "size.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
+REVISION = 2
+"""Of the code that vectors depend on. ``scripts/reader_revision.py`` raises it; a test asks for that."""
 
 SMALLEST_EDGE, LARGEST_EDGE = 64, 8192
 """Pixels. A page of 8,192 takes 64 times as long as one of 1,024."""
@@ -54,7 +59,7 @@ class ReaderOptions:
     model: str = ""
     """A folder with another model in the same layout."""
     device: str = "cpu"
-    """``cpu`` is onnxruntime; any other device, as ``cuda``, is torch's."""
+    """``cpu`` is onnxruntime; ``cuda``, or any other, is torch's; ``torch`` is a GPU where there is one."""
 
     def __post_init__(self) -> None:
         if self.threads < 0:
@@ -91,6 +96,9 @@ class ReaderVocabulary:
 
 class ReaderEncoder:
     reads_grey = True
+    latin_only = True
+    engine = "onnxruntime"
+    """Pages are read by. Torch makes other vectors: it reads them whole and does not round to 8 bits."""
 
     def __init__(self, options: ReaderOptions) -> None:
         self.options = options
@@ -117,18 +125,22 @@ class ReaderEncoder:
             parts.append(f"longest_edge={self.options.longest_edge}")
         if self.options.model:
             parts.append(f"model={self.options.model}")
+        if self.engine != "onnxruntime":
+            parts.append(f"device={self.engine}")
         return "reader" + (":" + ",".join(parts) if parts else "")
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the weights, the table, and every setting that changes a vector."""
+        """Of the model, the options that change a vector, and the code: docs/model-card.md says how.
+
+        The trunk's and the head's bytes are in ``weights``, which is checked before they are used: a search
+        starts sooner without reading them.
+        """
         digest = hashlib.blake2b(digest_size=8)
-        digest.update(self._config["weights"].encode())
-        for table in ("query.npy", "related.npy", "certainty.npy"):
-            digest.update((self._folder / table).read_bytes())
-        rest = {k: self._config[k] for k in (*_READING, *_WEIGHTING, "related", "lightest")}
-        settings = [rest, self.options.point, self.reading_edge, SETTINGS]
+        settings = [REVISION, self.engine, self._config, self.options.point, self.reading_edge]
         digest.update(json.dumps(settings, sort_keys=True).encode())
+        for name in sorted({*_FILES} - {*_HEAVY, "reader.json"}):
+            digest.update((self._folder / name).read_bytes())
         return f"reader-{digest.hexdigest()}"
 
     @cached_property
@@ -177,6 +189,14 @@ class ReaderEncoder:
         return values
 
     @cached_property
+    def query_weights(self) -> NDArray[np.float32]:
+        """Of single terms and behind them of pairs, as ``encode_query`` gives them."""
+        pairs = self._config["pairs"]
+        pair = np.full(PAIRS, pairs["weight"] / pairs["share"], np.float32)
+        weights: NDArray[np.float32] = np.concatenate([self._importance / self._certainty, pair])
+        return weights
+
+    @cached_property
     def _worth(self) -> NDArray[np.float32]:
         """What one standing of a term is worth: those worth less than the point's ``least`` are not kept."""
         return np.maximum(self._importance, np.float32(self._point["common"]))
@@ -192,6 +212,7 @@ class ReaderEncoder:
 
         What weighs next to nothing ("the", "what") is left out, unless there is nothing else.
         """
+        check_query_length(text)
         table = self._importance
         weights: dict[int, float] = {}
         text_terms = self._tokenizer.encode(text)
@@ -216,26 +237,36 @@ class ReaderEncoder:
         waiting: deque[Future[SparseVector]] = deque()
         with ThreadPoolExecutor(threads, thread_name_prefix="reader") as pool:
             for page in pages:
-                waiting.append(pool.submit(lambda image: self._pool(self.read(image)), page.image))
+                waiting.append(pool.submit(self._encode_page, page.image))
                 if len(waiting) > threads:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
 
+    def _encode_page(self, image: Image.Image) -> PageVector:
+        cells = self.read(image)
+        vector = self._pool(cells)
+        certain = legibility(cells, self._tokenizer, self._config["doubt"])
+        return PageVector(vector.terms, vector.weights, certain is None or certain >= LEGIBLE)
+
     def encode_with_places(self, page: Page) -> tuple[SparseVector, list[Box]]:
-        """The vector, and for each of its terms the place that spoke loudest for it."""
-        cells = self.read(page.image)
+        """The vector, and for each of its terms the place that spoke loudest for it.
+
+        Places are those of the page as it was given, also where it had to be turned to be read.
+        """
+        pose, cells = self.read_upright(page.image)
         vector = self._pool(cells)
         # of several good places, the one on the largest copy is the most exact
         value = cells.probability / (cells.pixel[:, :1] / cells.pixel[:, :1].min(initial=1.0)) ** 0.5
         strongest = np.zeros(len(self._tokenizer), np.int64)
         order = np.argsort(value, axis=None, kind="stable")
         strongest[cells.term.ravel()[order]] = order // cells.term.shape[1]  # the last write, the best, stays
-        grey = np.asarray(at_size(page.image.convert("L"), self.reading_edge))
+        grey = np.asarray(at_size(pose.turned(page.image.convert("L")), self.reading_edge))
         words = vector.terms[vector.terms < len(self._tokenizer)]
         boxes = [self._box(cells, int(strongest[term]), int(term), grey) for term in words]
         pairs = vector.terms[len(words) :].astype(np.int64) - len(self._tokenizer)
-        return vector, boxes + self._pair_boxes(cells, pairs, grey)
+        boxes += self._pair_boxes(cells, pairs, grey)
+        return vector, [pose.box_on_page(box, page.image.size) for box in boxes]
 
     def _pair_boxes(self, cells: Cells, numbers: NDArray[np.int64], grey: NDArray[np.uint8]) -> list[Box]:
         """Around both words of each pair, where it is likeliest."""
@@ -255,13 +286,40 @@ class ReaderEncoder:
         middle, pixel, em = cells.middle[row], cells.pixel[row], float(cells.em[row])
         return box_on_ink(grey, letters, middle, pixel, em)
 
+    def check_weights(self) -> None:
+        """That the large files are those that the fingerprint stands for."""
+        digest = hashlib.blake2b(digest_size=8)
+        for name in _HEAVY:
+            digest.update((self._folder / name).read_bytes())
+        if digest.hexdigest() != self._config["weights"]:
+            raise InputError(
+                f"{self._folder}: {' or '.join(_HEAVY)} is not the file that reader.json was written for. "
+                "Copy the whole folder again, or export the model again."
+            )
+
     @cached_property
     def cells(self) -> CellReader:
+        self.check_weights()
         return CellReader(self._folder, self._config, self.reading_edge)
 
     def read(self, image: Image.Image) -> Cells:
-        """Every word cell of a page."""
+        """Every word cell of a page, in the pose that it is read in."""
+        return self.read_upright(image)[1]
+
+    def read_upright(self, image: Image.Image) -> tuple[Pose, Cells]:
+        """What brings the page upright, and its word cells in that pose."""
+        cells = self._read(image)
+        reading = Reading.of(cells)
+        if not (reading.is_doubtful or (reading.has_words and is_askew(image))):
+            return AS_IT_IS, cells
+        pose = find_pose(image, reading, self.reading_edge, self._read_samples)
+        return pose, cells if pose == AS_IT_IS else self._read(pose.turned(image))
+
+    def _read(self, image: Image.Image) -> Cells:
         return self.cells.read(image)
+
+    def _read_samples(self, pictures: Sequence[Image.Image]) -> list[Reading]:
+        return [Reading.of(self.cells.read_as_it_is(picture)) for picture in pictures]
 
     def _pool(self, cells: Cells) -> SparseVector:
         count = np.bincount(cells.term.ravel(), cells.probability.ravel(), len(self._tokenizer))

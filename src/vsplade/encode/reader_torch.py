@@ -8,8 +8,8 @@ What costs here is the number of calls and of waits, more than the arithmetic. S
 numbers five times a batch (a sixth time where there is tiny type), never by ``nonzero`` or a mask.
 
 Activations are not rounded to 8 bits here and blank paper is read too, so vectors differ from onnxruntime's
-by a little (docs/model-card.md says how much); the fingerprint is the same, and an index may be filled by
-both.
+(docs/model-card.md says how much). The fingerprint differs too: an index holds vectors of the one or of the
+other. ``reader_later`` finds the words of a query for it without torch.
 """
 
 from __future__ import annotations
@@ -17,36 +17,33 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
 from vsplade.encode.batching import SIDE, PageQueue
 from vsplade.encode.cells import LEAST_READ, Cells
+from vsplade.encode.found_torch import Found, best_terms, load_network
 from vsplade.encode.fused import can_fuse, fuse
-from vsplade.encode.ink import BLOCK
+from vsplade.encode.ink import BLOCK, CELL
 from vsplade.encode.neighbours import CANDIDATES, PAIRS
 from vsplade.encode.neighbours_torch import NeighboursOnDevice, Standing
-from vsplade.encode.network import CELL, NetworkConfig, Reader, cell_features, fold_norms
-from vsplade.encode.on_device import fetch, kernels, on, rows_of
-from vsplade.encode.onnx_weights import unpacked
+from vsplade.encode.network import cell_features
+from vsplade.encode.on_device import fetch, on, rows_of
 from vsplade.encode.packed import Batch, Packed, padded
 from vsplade.encode.reader import ReaderEncoder, ReaderOptions
 from vsplade.encode.shrink import shrink
 from vsplade.encode.turns import HOST_ONLY, Steps, Turns, finish
+from vsplade.encode.upright import AS_IT_IS, Reading, find_pose, is_askew
 from vsplade.errors import InputError
 from vsplade.pages import grey_levels
 from vsplade.pages.resize import fit_size
 from vsplade.types import Page, SparseVector
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 BATCHES = ((40 << 30, 64), (20 << 30, 32), (0, 8))
 """Bytes of a GPU's memory, at least, and pages at a time: every kernel is started once a batch, so large ones
@@ -59,72 +56,21 @@ to batch, and cuDNN would prepare for each."""
 PACKERS = 2
 """Threads that put the bytes of pages into pinned memory."""
 HEAD_CELLS = 8192
-GROUPS = 512
-"""Terms of which only the best is looked at first: the best few of all are among the best few groups."""
 
 
-def load_network(folder: Path, config: dict[str, Any]) -> Reader:
-    """The network with its norms folded, strictly: every weight must be there."""
-    reader: Reader = Reader(NetworkConfig(**config["network"])).eval()
-    fold_norms(reader)
-    found = {
-        name: torch.from_numpy(w)
-        for part in ("trunk", "head")
-        for name, w in unpacked(folder / f"{part}.onnx").items()
-    }
-    wanted = {name for name in reader.state_dict() if not name.startswith("characters.")}
-    if wanted != found.keys():
-        odd = sorted(wanted ^ found.keys())
-        raise InputError(f"{folder} does not fit the network; missing or unexpected: {', '.join(odd[:5])}.")
-    reader.load_state_dict(found, strict=False)
-    return reader
-
-
-def best_terms(logits: Tensor, best: int) -> tuple[Tensor, Tensor]:
-    """Probabilities and terms of the ``best`` likeliest of each row: an exact top-k that sorts little."""
-    if logits.is_cuda and kernels() is not None and kernels().fits(logits.shape[1], best):
-        return kernels().best_terms(logits, best)
-    chance = torch.softmax(logits, 1)
-    rows, terms = chance.shape
-    if terms % GROUPS:
-        return tuple(chance.topk(best, 1))
-    members = chance.view(rows, terms // GROUPS, GROUPS)  # a group is a column
-    chosen = members.amax(1).topk(best, 1).indices
-    near = members.gather(2, chosen[:, None, :].expand(-1, terms // GROUPS, -1)).flatten(1)
-    values, place = near.topk(best, 1)
-    return values, place // best * GROUPS + chosen.gather(1, place % best)
-
-
-@dataclass
-class Found:
-    """Cells that hold the middle of a word piece, on the device."""
-
-    page: Tensor
-    middle: Tensor
-    """(n, 2) x, y in fractions of the page."""
-    pixel: Tensor
-    """(n, 2) one pixel of the copy it was read on."""
-    chance: Tensor
-    looked: Tensor
-    """What the head sees there."""
-    em: Tensor
-    copy: Tensor
-    """The number of the copy: 0 is the page itself."""
-
-    def only(self, rows: Tensor) -> Found:
-        return Found(*(getattr(self, field.name).index_select(0, rows) for field in fields(self)))
-
-    @staticmethod
-    def join(parts: Sequence[Found]) -> Found:
-        return Found(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Found)))
+def _best_device() -> str:
+    """Not plain ``cpu``, which is onnxruntime's."""
+    return "cuda" if torch.cuda.is_available() else "cpu:0"
 
 
 class TorchReaderEncoder(ReaderEncoder):
     on_gpu = True
+    engine = "torch"
 
     def __init__(self, options: ReaderOptions) -> None:
         super().__init__(options)
-        self.device = torch.device(options.device)
+        self.check_weights()
+        self.device = torch.device(_best_device() if options.device == "torch" else options.device)
         cuda = self.device.type == "cuda"
         if cuda and not torch.cuda.is_available():
             raise InputError("There is no GPU that torch can use; leave the reader's option 'device' out.")
@@ -186,14 +132,17 @@ class TorchReaderEncoder(ReaderEncoder):
         return (yield from self.vectors(batch))
 
     @torch.inference_mode()
-    def read(self, image: Image.Image) -> Cells:
-        found = finish(self.find(self.send(self.pack([image]))))
+    def _read(self, image: Image.Image) -> Cells:
+        found = finish(self.find(self.send(self.pack([image], turn=False))))
         probability, term = self.name_words(found)
         columns = (found.middle, found.pixel, probability, term.int(), found.em)
         return Cells(*(column.cpu().numpy() for column in columns))
 
-    def pack(self, images: Sequence[Image.Image]) -> Packed:
-        """The grey bytes of the pages, one after the other; torch keeps pinned memory and gives it again."""
+    def pack(self, images: Sequence[Image.Image], turn: bool = True) -> Packed:
+        """The grey bytes of the pages, one after the other; torch keeps pinned memory and gives it again.
+
+        Where pages are not to be turned, nobody looks whether they are askew.
+        """
         pages = [grey_levels(image) for image in images]
         ends = np.cumsum([page.size for page in pages])
         levels = torch.empty(int(ends[-1]), dtype=torch.uint8, pin_memory=self.device.type == "cuda")
@@ -203,11 +152,12 @@ class TorchReaderEncoder(ReaderEncoder):
         spare = next(size for size in (1, 8, self.batch, len(pages)) if size >= len(pages)) - len(pages)
         start = [0, *ends[:-1].tolist()] + [0] * spare
         sizes = [(page.shape[0], page.shape[1]) for page in pages] + [(1, 1)] * spare
-        return Packed(levels, start, sizes, len(pages))
+        return Packed(levels, start, sizes, len(pages), [turn and is_askew(image) for image in images])
 
     def send(self, packed: Packed) -> Batch:
         levels = packed.levels.to(self.device, non_blocking=True)
-        return Batch(levels, on(packed.start, self.device, torch.int32), packed.sizes, packed.pages)
+        start = on(packed.start, self.device, torch.int32)
+        return Batch(levels, start, packed.sizes, packed.pages, packed.askew)
 
     def find(self, batch: Batch) -> Steps[Found]:
         """Every word cell of the pages, over all the sizes they are read at."""
@@ -295,8 +245,35 @@ class TorchReaderEncoder(ReaderEncoder):
         probability, term = (torch.cat(column) for column in zip(*named, strict=True))
         return probability.float() * found.chance[:, None] ** self._config["doubt"], term
 
-    def vectors(self, batch: Batch) -> Steps[list[SparseVector]]:
-        """As ``ReaderEncoder._pool``: the counts of all pages at once, on the device."""
+    @torch.inference_mode()
+    def _read_samples(self, pictures: Sequence[Image.Image]) -> list[Reading]:
+        batch = self.send(self.pack(pictures, turn=False))
+        found, _ = finish(self._look([(batch.picture(SIDE).to(self.kind), batch.sizes)]))
+        probability, _ = self.name_words(found)
+        return _readings(_certainty(found, probability, len(batch.sizes)).cpu().numpy())[: batch.pages]
+
+    def _turned(self, batch: Batch, readings: Sequence[Reading]) -> dict[int, SparseVector]:
+        """The vectors of the pages that had to be turned, by their number.
+
+        There are few, so all of it waits for the device, and pages come back from there.
+        """
+        turned: dict[int, Image.Image] = {}
+        for number, reading in enumerate(readings):
+            if reading.is_doubtful or (reading.has_words and batch.askew[number]):
+                image = Image.fromarray(batch.grey(number).cpu().numpy())
+                pose = find_pose(image, reading, self.reading_edge, self._read_samples)
+                if pose != AS_IT_IS:
+                    turned[number] = pose.turned(image)
+        if not turned:
+            return {}
+        vectors = finish(self.vectors(self.send(self.pack(list(turned.values()), turn=False)), turn=False))
+        return dict(zip(turned, vectors, strict=True))
+
+    def vectors(self, batch: Batch, turn: bool = True) -> Steps[list[SparseVector]]:
+        """As ``ReaderEncoder._pool``: the counts of all pages at once, on the device.
+
+        Where pages are to be turned, those that need it are read again.
+        """
         found = yield from self.find(batch)
         terms = len(self._tokenizer)
         probability, term = self.name_words(found)
@@ -306,9 +283,11 @@ class TorchReaderEncoder(ReaderEncoder):
         kept = counts * self._worth_here > self._point["least"]
         places = rows_of(kept.view(-1), min(kept.numel(), term.numel()))  # room for every term that was read
         pairs = yield from self._pairs(found, probability, term, batch)
-        values, numbers, each, lengths, *columns = yield from fetch(
-            counts.view(-1)[places], (places % terms).int(), kept.sum(1), counts.sum(1), *pairs
+        certainty = _certainty(found, probability, len(batch.sizes))
+        values, numbers, each, lengths, sums, *columns = yield from fetch(
+            counts.view(-1)[places], (places % terms).int(), kept.sum(1), counts.sum(1), certainty, *pairs
         )
+        turned = self._turned(batch, _readings(sums)[: batch.pages]) if turn else {}
         yield HOST_ONLY
         words = [
             self.weigh(page_terms, page_counts, length)
@@ -316,7 +295,8 @@ class TorchReaderEncoder(ReaderEncoder):
                 _by_page(each, numbers.astype(np.uint32), values), lengths.tolist(), strict=True
             )
         ]
-        return self._joined(words, lengths, *columns) if columns else words
+        vectors = self._joined(words, lengths, *columns) if columns else words
+        return [turned.get(number, vector) for number, vector in enumerate(vectors)]
 
     def _pairs(self, found: Found, probability: Tensor, term: Tensor, batch: Batch) -> Steps[list[Tensor]]:
         """The neighbours that are kept: how many on each page, their numbers, expected counts and terms; none
@@ -354,6 +334,17 @@ class TorchReaderEncoder(ReaderEncoder):
                 words, _by_page(each, numbers, counts), lengths.tolist(), strict=True
             )
         ]
+
+
+def _certainty(found: Found, probability: Tensor, pages: int) -> Tensor:
+    """(3, pages) what a ``Reading`` of each page sums up."""
+    best = probability[:, 0]
+    sums = torch.zeros(3, pages, device=best.device)
+    return sums.index_add_(1, found.page, torch.stack([torch.ones_like(best), best, best * best]))
+
+
+def _readings(sums: NDArray[Any]) -> list[Reading]:
+    return [Reading(int(places), chance, squared) for places, chance, squared in sums.T.tolist()]
 
 
 def _by_page(

@@ -1,9 +1,9 @@
 """Cells to text: the words that the reader saw, in reading order, each with its place and its certainty.
 
-Neighbouring cells often see the same word, and so do the copies of a page: of several that lie on one place the
-surest stays. Words at one height that stand close together make a line; lines below each other make a block;
-blocks are read column by column. A rare word is read in pieces (its beginning, middle and end), which are joined
-here.
+Neighbouring cells often see the same word, and so do the copies of a page: of several that lie on one place
+the surest stays. Words at one height that stand close together make a line; lines below each other make a
+block; blocks are read column by column. A rare word is read in pieces (its beginning, middle and end), which
+are joined here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ LEAST = 0.2
 SAME_PLACE = 0.35
 """Two readings lie on one place if they share so much of the width of the narrower one."""
 SAME_WORD = 0.7
-"""The same term twice is one reading up to so many em apart, and a third of its width: middles are not exact."""
+"""The same term twice is one reading up to so many em apart, and a third of its width.
+
+Middles are not exact.
+"""
 WORD_GAP = 1.6
 """Em between two words of a line, at most; a wider gap is another column or table cell."""
 PIECE_GAP = 1.2
@@ -62,8 +65,9 @@ class _Pieces:
     width: NDArray[np.float64]
 
     def only(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> _Pieces:
-        columns = (self.term, self.chance, self.x, self.y, self.em, self.width)
-        return _Pieces(*(column[rows] for column in columns))
+        return _Pieces(
+            self.term[rows], self.chance[rows], self.x[rows], self.y[rows], self.em[rows], self.width[rows]
+        )
 
 
 class PageText:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.config import format_spec
+from vsplade.encode.query_length import check_query_length
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.types import Page, SparseVector, TermStatistics, Vocabulary
@@ -51,6 +52,8 @@ class TextOptions:
 
 class TextEncoder:
     """BM25 over the text layer; pages without one give an empty vector and are never found."""
+
+    latin_only = True
 
     FORMULA: ClassVar[str] = "bm25-1"
     """Raised when the arithmetic below changes, so that old indexes are noticed."""
@@ -98,6 +101,7 @@ class TextEncoder:
 
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
         """Idf times the number of times a term is asked for; without statistics the idf is left out."""
+        check_query_length(text)
         asked = sorted(Counter(self._tokenizer.encode(text)).items())
         terms = np.array([term for term, _ in asked], dtype=np.uint32)
         weights = np.array([count for _, count in asked], dtype=np.float64)

@@ -12,14 +12,13 @@ A mistake here changes scores without anybody noticing, so every one is an error
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from vsplade.errors import InputError
+from vsplade.jsonl import read_lines, read_objects
 from vsplade.pages.naming import PICTURE_SUFFIXES, is_supported, suffix
 
 Qrels = dict[str, dict[str, int]]
@@ -147,14 +146,10 @@ def read_page_texts(path: str | Path, page_ids: Collection[str] | None = None) -
 
 def read_id_text(path: Path) -> Iterator[tuple[int, str, str]]:
     """(line number, id, text) for each line of a jsonl file, plain or gzipped."""
-    for line, content in _lines(path):
-        try:
-            record = json.loads(content)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise InputError(f"{path}, line {line}: not JSON ({error}).") from error
-        if not isinstance(record, dict) or "_id" not in record or "text" not in record:
+    for line, record in read_objects(path):
+        if "_id" not in record or "text" not in record:
             raise InputError(
-                f'{path}, line {line}: expected {{"_id": ..., "text": ...}}, found {content[:80]}'
+                f'{path}, line {line}: expected {{"_id": ..., "text": ...}}, found {str(record)[:80]}'
             )
         identifier, text = record["_id"], record["text"]
         if isinstance(identifier, bool) or not isinstance(identifier, (str, int)) or identifier == "":
@@ -168,7 +163,7 @@ def read_qrels(path: Path) -> tuple[Qrels, dict[tuple[str, str], int]]:
     """Judgements, and the line on which each (query, page) stands."""
     qrels: Qrels = {}
     lines: dict[tuple[str, str], int] = {}
-    rows = _lines(path)
+    rows = read_lines(path)
     _, header = next(rows, (1, ""))
     if header.split("\t") != QRELS_HEADER:
         raise InputError(
@@ -196,26 +191,6 @@ def read_qrels(path: Path) -> tuple[Qrels, dict[tuple[str, str], int]]:
     if not qrels:
         raise InputError(f"{path} holds no judgements, only the header.")
     return qrels, lines
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """(1-based number, line) without blank lines; a byte that is not UTF-8 is an error with its line."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    number = 0
-    try:
-        with opener(path, "rb") as file:
-            for number, raw in enumerate(file, 1):
-                text = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-                if text.strip():
-                    yield number, text
-    except FileNotFoundError as error:
-        raise InputError(f"{path} does not exist.") from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}, line {number}: not UTF-8 ({error.reason}). Save the file as UTF-8."
-        ) from error
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise InputError(f"{path} is damaged or not a gzip file ({error}).") from error
 
 
 def _one_of(folder: Path, *names: str) -> Path:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 
 from vsplade.errors import PageError
 from vsplade.evaluate.dataset import Dataset
 from vsplade.pages import FileProblem, SourceFile, render_for
-from vsplade.types import Encoder, Page, SparseVector
+from vsplade.types import Encoder, Page, SparseVector, TermStatistics
 
 
 def encode_files(
@@ -47,3 +47,21 @@ def encode_files(
 
     for vector in encoder.encode_pages(pages()):
         yield ids.popleft(), vector
+
+
+Weigh = Callable[[str, TermStatistics | None], SparseVector]
+
+
+class WithQueries:
+    """An encoder that weighs queries in another way."""
+
+    def __init__(self, encoder: Encoder, weigh: Weigh) -> None:
+        self._encoder, self._weigh = encoder, weigh
+        self.name, self.fingerprint = encoder.name, encoder.fingerprint
+        self.vocabulary, self.longest_edge = encoder.vocabulary, encoder.longest_edge
+
+    def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
+        return self._encoder.encode_pages(pages)
+
+    def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
+        return self._weigh(text, statistics)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vsplade.encode.paired import PairedEncoder
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset
+from vsplade.evaluate.encoding import WithQueries
 from vsplade.evaluate.evaluator import EvalReport, search_queries
 from vsplade.evaluate.measures import averages, measure, per_query
 from vsplade.evaluate.runs import Run
 from vsplade.evaluate.vectors import PageVectors
 from vsplade.results.fuse import Unseen, fuse_runs, tune_weights
-from vsplade.types import Encoder, Page, SparseVector, TermStatistics, Vocabulary
+from vsplade.types import Encoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,34 +78,5 @@ def text_half_run(dataset: Dataset, encoder: Encoder, vectors: PageVectors, k: i
             f"The encoder {encoder.name!r} keeps no text layers. Give --encoder {encoder.name}+text, or "
             "another run with --fuse-with."
         )
-    run, _, _ = search_queries(dataset, TextHalf(encoder), vectors, k)
+    run, _, _ = search_queries(dataset, WithQueries(encoder, encoder.encode_text_query), vectors, k)
     return run, {page for page, vector in vectors.items() if not encoder.has_text(vector)}
-
-
-class TextHalf:
-    """A paired encoder whose plain query asks the text layers."""
-
-    def __init__(self, paired: PairedEncoder) -> None:
-        self._paired = paired
-
-    @property
-    def name(self) -> str:
-        return self._paired.name
-
-    @property
-    def fingerprint(self) -> str:
-        return self._paired.fingerprint
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self._paired.vocabulary
-
-    @property
-    def longest_edge(self) -> int:
-        return self._paired.longest_edge
-
-    def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
-        return self._paired.encode_pages(pages)
-
-    def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
-        return self._paired.encode_text_query(text, statistics)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from vsplade.errors import InputError, MissingExtraError
+from vsplade.jsonl import read_objects
 
 Row = Mapping[str, Any]
 
@@ -61,19 +61,6 @@ def _open_text(path: Path) -> Any:
     return path.open(encoding="utf-8-sig", newline="")
 
 
-def _json_lines(path: Path) -> Iterator[Row]:
-    with _open_text(path) as file:
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                try:
-                    row = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise InputError(f"{path}, line {number}: not JSON ({error}).") from error
-                if not isinstance(row, dict):
-                    raise InputError(f"{path}, line {number}: expected an object, found {line[:60]!r}.")
-                yield row
-
-
 def _delimited(delimiter: str) -> Callable[[Path], Iterator[Row]]:
     def read(path: Path) -> Iterator[Row]:
         # A page as base64 is one field of megabytes; the module's limit is 128 kB.
@@ -85,6 +72,10 @@ def _delimited(delimiter: str) -> Callable[[Path], Iterator[Row]]:
             csv.field_size_limit(before)
 
     return read
+
+
+def _json_lines(path: Path) -> Iterator[Row]:
+    return (row for _, row in read_objects(path))
 
 
 _READERS: dict[str, Callable[[Path], Iterator[Row]]] = {

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from vsplade.errors import VspladeError
-from vsplade.index.invert import DENSE, Inverted, row_stride
-from vsplade.index.segment import FIRST_STAGE, FULL, Segment
-from vsplade.index.snapshot import LiveSegment, Snapshot
+from vsplade.index.layout import FULL
+from vsplade.index.snapshot import Snapshot, segment_problems
 
 
 def check(folder: Path) -> list[str]:
@@ -23,23 +22,8 @@ def check(folder: Path) -> list[str]:
     problems: list[str] = []
     for live in snapshot.segments:
         live.segment.expect_random_reads(False)
-        damaged = list(live.segment.container.problems())
-        problems += damaged or [f"{live.segment.container.path}: {problem}" for problem in _misfits(live)]
+        problems += [f"{live.segment.container.path}: {one}" for one in segment_problems(live.segment)]
     return problems or list(_ids_that_are_live_twice(snapshot))
-
-
-def _misfits(live: LiveSegment) -> Iterator[str]:
-    """Arrays of a segment that do not fit each other."""
-    segment = live.segment
-    if int(segment.starts[-1]) != segment.postings or len(segment.starts) != segment.pages + 1:
-        yield "the pages' vectors do not add up"
-    structures = [(FULL, segment.full, segment.postings)]
-    if segment.first_stage_terms:
-        first = segment.stored_first_stage
-        structures.append((FIRST_STAGE, first, first.postings))
-    for prefix, inverted, postings in structures:
-        if inverted.postings != postings or not _sound(segment, inverted):
-            yield f"the searchable structure {prefix.rstrip('.')!r} does not fit the pages"
 
 
 def _ids_that_are_live_twice(snapshot: Snapshot) -> Iterator[str]:
@@ -60,19 +44,6 @@ def _ids_that_are_live_twice(snapshot: Snapshot) -> Iterator[str]:
                 f"page {first.id(first_page)!r} is in {first.container.path} and again in "
                 f"{second.container.path}"
             )
-
-
-def _sound(segment: Segment, inverted: Inverted) -> bool:
-    listed = (inverted.places & DENSE) == 0
-    ends = inverted.places[listed].astype(np.int64) + inverted.counts[listed]
-    rows = int(np.count_nonzero(~listed))
-    return (
-        int(inverted.counts[listed].sum(dtype=np.int64)) == len(inverted.offsets) == len(inverted.levels)
-        and (not len(ends) or int(ends.max()) <= len(inverted.offsets))
-        and rows * row_stride(segment.pages) == len(inverted.dense)
-        and (not len(inverted.offsets) or int(inverted.offsets.max()) < segment.pages)
-        and bool(np.all(inverted.terms[1:] > inverted.terms[:-1]))
-    )
 
 
 def statistics(snapshot: Snapshot) -> dict[str, int | float]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vsplade.errors import InputError
 from vsplade.index.container import Array, Container
-from vsplade.index.storage import to_bytes
+from vsplade.index.storage import damaged, to_bytes
 from vsplade.types import Json, Metadata
 
 EXACT = 1 << 53
@@ -98,10 +98,35 @@ def build_columns(rows: Sequence[Mapping[str, Json]]) -> tuple[list[str], dict[s
     return keys, arrays
 
 
+_PLAIN_KINDS = frozenset({str, int, float, bool, type(None)})
+
+
+def _is_plain(value: Any) -> bool:
+    """What ``check_metadata`` lets in: values, and lists of values. A file may also hold NaN or 1e999."""
+    if type(value) is list:
+        return all(type(one) is not list and _is_plain(one) for one in value)
+    return type(value) in _PLAIN_KINDS and (type(value) is not float or math.isfinite(value))
+
+
+def read_row(body: bytes) -> dict[str, Json]:
+    """A page's metadata; ValueError where it is anything else."""
+    row: object = json.loads(body)
+    if not isinstance(row, dict) or not all(map(_is_plain, row.values())):
+        raise ValueError("it is not an object of plain values")
+    return row
+
+
 def read_column(container: Container, key: str) -> Column | None:
     keys: list[str] = container.header["columns"]
     if key not in keys:
         return None
     number = keys.index(key)
-    values: list[Any] = json.loads(container[f"column.{number}.values"].tobytes())
-    return Column(values, container[f"column.{number}.codes"])
+    codes = container[f"column.{number}.codes"]
+    try:
+        values: Any = json.loads(container[f"column.{number}.values"].tobytes())
+    except (ValueError, RecursionError) as error:
+        raise damaged(container.path, f"the values of the metadata key {key!r} are not JSON") from error
+    plain = isinstance(values, list) and all(map(_is_plain, values))
+    if not plain or int(codes.max(initial=0)) > len(values):
+        raise damaged(container.path, f"the values of the metadata key {key!r} do not fit the pages")
+    return Column(values, codes)

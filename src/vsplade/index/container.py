@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.errors import IndexFormatError
-from vsplade.index.storage import Chunk, damaged, unreadable, write_durably
+from vsplade.index.storage import Chunk, damaged, open_plain, unreadable, write_durably
 
 MAGIC = b"VSPLADE\x00"
 VERSION = 1
@@ -65,7 +65,7 @@ class Container:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with open(path, "rb") as file:
+            with open_plain(path) as file:
                 size = file.seek(0, 2)
                 if size < _PREFIX.size:
                     raise damaged(self.path, f"it has only {size} bytes")
@@ -77,11 +77,13 @@ class Container:
         self.size = size
         self.header = self._read_header()
         self._data = _PREFIX.size + self._header_bytes
-        if size != self._data + self.header["data_bytes"]:
-            raise damaged(
-                self.path, f"it has {size} bytes instead of {self._data + self.header['data_bytes']}"
-            )
-        self._arrays = {name: self._view(name, entry) for name, entry in self.header["arrays"].items()}
+        data_bytes = self.whole("data_bytes", 0, 1 << 62)
+        if size != self._data + data_bytes:
+            raise damaged(self.path, f"it has {size} bytes instead of {self._data + data_bytes}")
+        table = self.header.get("arrays")
+        if not isinstance(table, dict):
+            raise damaged(self.path, "its header lists no arrays")
+        self._arrays = {name: self._view(name, entry) for name, entry in table.items()}
 
     def _read_header(self) -> dict[str, Any]:
         magic, version, length, checksum, reserved = _PREFIX.unpack_from(self._map)
@@ -93,18 +95,39 @@ class Container:
                 "Install a matching vsplade, or build the index again with `vsplade index`."
             )
         text = self._map[_PREFIX.size : _PREFIX.size + length]
-        if zlib.crc32(text) != checksum:
+        if len(text) != length or zlib.crc32(text) != checksum:
             raise damaged(self.path, "its header fails the checksum")
-        self._header_bytes = length
-        header: dict[str, Any] = json.loads(text)
+        self._header_bytes: int = length
+        self.header_crc32: int = checksum
+        try:
+            header: object = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise damaged(self.path, "its header is not a JSON document") from error
+        if not isinstance(header, dict):
+            raise damaged(self.path, "its header is not a JSON object")
         return header
 
-    def _view(self, name: str, entry: dict[str, Any]) -> Array:
-        if entry["dtype"] not in DTYPES:
-            raise damaged(self.path, f"array {name} has the unknown type {entry['dtype']}")
-        return np.frombuffer(
-            self._map, dtype=entry["dtype"], count=entry["count"], offset=self._data + entry["offset"]
-        )
+    def whole(self, key: str, least: int, most: int) -> int:
+        """A number of the header, within these limits."""
+        value = self.header.get(key)
+        if type(value) is not int or not least <= value <= most:
+            raise damaged(self.path, f"{key!r} in its header cannot be {ascii(value)[:60]}")
+        return value
+
+    def _view(self, name: str, entry: object) -> Array:
+        """The array of a header's entry; the header may come from anybody, so nothing of it is believed."""
+        keys = ("count", "offset", "crc32")
+        if not isinstance(entry, dict) or any(type(entry.get(key)) is not int for key in keys):
+            raise damaged(self.path, f"the array {name!a} is not described as arrays are")
+        count, offset = entry["count"], entry["offset"]
+        if entry.get("dtype") not in DTYPES:
+            raise damaged(self.path, f"the array {name!a} has an unknown type")
+        size = count * np.dtype(entry["dtype"]).itemsize
+        if count < 0 or offset < 0 or offset % ALIGNMENT or offset + size > self.header["data_bytes"]:
+            raise damaged(self.path, f"the array {name!a} lies outside of the file")
+        if count == 0:
+            return np.zeros(0, dtype=entry["dtype"])
+        return np.frombuffer(self._map, dtype=entry["dtype"], count=count, offset=self._data + offset)
 
     def __contains__(self, name: str) -> bool:
         return name in self._arrays
@@ -128,12 +151,17 @@ class Container:
         """Bytes of all arrays whose name starts with ``prefix``."""
         return sum(array.nbytes for name, array in self._arrays.items() if name.startswith(prefix))
 
+    def is_whole(self, name: str) -> bool:
+        """Whether an array is there and has its checksum."""
+        entry = self.header["arrays"].get(name)
+        return entry is not None and zlib.crc32(_bytes(self._arrays[name])) == entry["crc32"]
+
     def problems(self) -> Iterator[str]:
         """What a full read finds wrong: arrays that fail their checksum, padding that is not zero."""
         end = 0
         for name, entry in self.header["arrays"].items():
             array = self._arrays[name]
-            if zlib.crc32(_bytes(array)) != entry["crc32"]:
+            if not self.is_whole(name):
                 yield f"{self.path}: array {name} fails its checksum"
             end = entry["offset"] + array.nbytes
             if any(self._map[self._data + end : self._data + _aligned(end)]):

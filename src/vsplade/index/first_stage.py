@@ -19,7 +19,7 @@ from vsplade.index.container import Array
 from vsplade.index.identity import EncoderIdentity
 from vsplade.index.invert import WEIGHTS, Inverted, invert
 from vsplade.index.manifest import Manifest
-from vsplade.index.storage import damaged, write_durably
+from vsplade.index.storage import damaged, read_plain, write_durably
 
 
 def first_stage(
@@ -87,11 +87,15 @@ def checked_term_values(identity: EncoderIdentity | None) -> NDArray[np.float32]
             f"the encoder {identity.name!r} has {identity.terms} terms but values of the shape "
             f"{table.shape}; it must have one for each term."
         )
-    if not (np.isfinite(table).all() and table.min() >= 0 and table.max() <= WEIGHTS[1]):
+    if not values_can_be(table):
         raise InputError(
             f"the encoder {identity.name!r} has values of terms outside 0 to {WEIGHTS[1]}; correct its table."
         )
     return np.abs(table)  # -0 would sort above everything
+
+
+def values_can_be(table: NDArray[np.float32]) -> bool:
+    return bool(len(table) == 0 or (table.min() >= 0 and table.max() <= WEIGHTS[1]))  # a NaN fails, too
 
 
 def write_term_values(path: Path, table: NDArray[np.float32]) -> int:
@@ -104,7 +108,11 @@ def write_term_values(path: Path, table: NDArray[np.float32]) -> int:
 def read_term_values(folder: Path, manifest: Manifest) -> NDArray[np.float32] | None:
     if manifest.term_values is None:
         return None
-    body = (folder / manifest.term_values).read_bytes()
+    path = folder / manifest.term_values
+    body = read_plain(path, 4 * manifest.vocabulary)
     if zlib.crc32(body) != manifest.term_values_crc32 or len(body) != 4 * manifest.vocabulary:
-        raise damaged(folder / manifest.term_values, "it fails its checksum")
-    return np.frombuffer(body, dtype="<f4")
+        raise damaged(path, "it fails its checksum")
+    table = np.frombuffer(body, dtype="<f4")
+    if not values_can_be(table):
+        raise damaged(path, "it has values that no term can have")
+    return table

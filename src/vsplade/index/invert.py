@@ -16,6 +16,7 @@ from vsplade.index.container import ALIGNMENT, Array, Container
 
 MAX_PAGES = 1 << 16
 """Pages in one segment: what a 16-bit offset can name, and 128 KiB of 16-bit sums, which stay in L2 cache."""
+MAX_VOCABULARY = 1 << 27
 LEVELS = 255
 WEIGHTS = (1e-18, 1e16)
 """Weights of pages and queries lie between these: then no product and no score leaves float32's range."""

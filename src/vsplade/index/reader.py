@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vsplade.encode.query_length import check_query_length
 from vsplade.errors import InputError, VspladeError
 from vsplade.index import checking
 from vsplade.index.hits import Answered, Hits
 from vsplade.index.identity import EncoderIdentity, check_encoder
 from vsplade.index.manifest import JsonValue
+from vsplade.index.segment import Segment
 from vsplade.index.snapshot import Snapshot
 from vsplade.query.engine import AdaptiveEngine, WorkBudget, checked_engine
 from vsplade.query.filters import Filter
@@ -98,9 +100,9 @@ class Index:
     def encoder(self) -> Encoder:
         """The encoder given to ``open``, or the one that the index names (loaded once)."""
         if self._encoder is None:
-            from vsplade.encode import load_encoder
+            from vsplade.encode import load_index_encoder
 
-            encoder = load_encoder(self.identity.name)
+            encoder = load_index_encoder(self.identity.name, self.folder)
             check_encoder(self.folder, self._view.snapshot.manifest, EncoderIdentity.of(encoder))
             self._encoder = encoder
         return self._encoder
@@ -163,11 +165,19 @@ class Index:
 
     def vectors(self) -> Iterator[tuple[str, SparseVector]]:
         """Every live page's id and vector, in page order."""
+        return ((segment.id(page), segment.vector(page)) for segment, page in self._live_pages())
+
+    def pages_with_metadata(self) -> Iterator[tuple[str, SparseVector, Metadata]]:
+        """Every live page's id, vector and metadata, in page order."""
+        for segment, page in self._live_pages():
+            yield segment.id(page), segment.vector(page), segment.metadata(page)
+
+    def _live_pages(self) -> Iterator[tuple[Segment, int]]:
         for live in self._view.snapshot.segments:
             live.segment.expect_random_reads(False)
             pages = range(live.segment.pages) if live.live is None else np.flatnonzero(live.live).tolist()
             for page in pages:
-                yield live.segment.id(page), live.segment.vector(page)
+                yield live.segment, page
             live.segment.expect_random_reads()
 
     def add(
@@ -253,6 +263,8 @@ class Index:
 
     def encode_query(self, query: Query) -> SparseVector:
         """A query's weights, checked; words are looked up with the index's encoder."""
+        if isinstance(query, str):
+            check_query_length(query)
         vector = self.encoder.encode_query(query, self) if isinstance(query, str) else query
         return checked_query(vector, self.identity.terms)
 

@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.index.columns import Column, build_columns, read_column
+from vsplade.index.columns import Column, build_columns, read_column, read_row
 from vsplade.index.container import Array, Container, write_container
 from vsplade.index.first_stage import first_stage
-from vsplade.index.invert import Inverted, invert
-from vsplade.index.storage import from_bytes, to_bytes
-from vsplade.types import Json, SparseVector
-
-FULL = "full."
-FIRST_STAGE = "first."
+from vsplade.index.invert import WEIGHTS, Inverted, invert
+from vsplade.index.layout import FIRST_STAGE, FULL, check_layout, vectors_that_cannot_be
+from vsplade.index.manifest import Manifest
+from vsplade.index.storage import damaged, from_bytes, to_bytes
+from vsplade.index.windows import StoredWindows, read_windows, window_arrays
+from vsplade.types import Json, SparseVector, Windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ def hash_id(page_id: str) -> int:
 def write_segment(
     path: Path,
     pages: Sequence[StoredPage],
-    vocabulary: int,
-    first_stage_terms: int,
+    index: Manifest,
     term_values: NDArray[np.float32] | None,
 ) -> int:
-    """Write ``pages`` in their order as one segment file; returns its size in bytes."""
+    """Write ``pages`` in their order as one segment file of an index; returns its size in bytes."""
+    vocabulary, first_stage_terms = index.vocabulary, index.first_stage_terms
     vectors = [page.vector for page in pages]
     starts = _starts([len(vector) for vector in vectors])
     joined = np.concatenate([vector.terms for vector in vectors])
@@ -62,15 +62,22 @@ def write_segment(
     rows = [to_bytes(json.dumps(page.metadata, ensure_ascii=False, separators=(",", ":"))) for page in pages]
     arrays |= _texts("metadata", rows)
     arrays |= _texts("thumbnail", [page.thumbnail for page in pages])
+    arrays |= window_arrays([_windows(page.vector) for page in pages])
     keys, columns = build_columns([page.metadata for page in pages])
     header = {
         "pages": len(pages),
         "postings": int(starts[-1]),
         "vocabulary": vocabulary,
         "first_stage_terms": first_stage_terms,
+        "encoder": index.encoder,
+        "fingerprint": index.fingerprint,
         "columns": keys,
     }
     return write_container(path, header, arrays | columns)
+
+
+def _windows(vector: SparseVector) -> Windows | None:
+    return vector.meaning if isinstance(vector.meaning, Windows) else None
 
 
 def _starts(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -89,6 +96,7 @@ class Segment:
 
     def __init__(self, path: Path) -> None:
         self.container = Container(path)
+        check_layout(self.container)
         header = self.container.header
         self.pages: int = header["pages"]
         self.postings: int = header["postings"]
@@ -118,6 +126,8 @@ class Segment:
             if self.first_stage_terms == terms:
                 found = self.stored_first_stage
             else:
+                for problem in vectors_that_cannot_be(self.starts, self.terms, self.weights, self.vocabulary):
+                    raise damaged(self.container.path, problem)
                 found = first_stage(
                     self.starts, self.terms, self.weights, self.vocabulary, terms, term_values
                 )
@@ -141,8 +151,27 @@ class Segment:
         return self.container["forward.weights"]
 
     def vector(self, page: int) -> SparseVector:
+        """A page's vector, checked: a large segment is not verified when it is opened."""
+        found = self._vector(page)
+        terms, weights = found.terms, found.weights
+        if len(terms) and not (
+            (terms[1:] > terms[:-1]).all()
+            and terms[-1] < self.vocabulary
+            and weights.min() >= WEIGHTS[0]
+            and weights.max() <= WEIGHTS[1]
+        ):
+            raise damaged(self.container.path, f"the vector of its page {page} cannot be")
+        return found
+
+    def _vector(self, page: int) -> SparseVector:
         start, end = int(self.starts[page]), int(self.starts[page + 1])
-        return SparseVector(self.terms[start:end].astype(np.uint32), self.weights[start:end])
+        meaning = self.windows.of_page(page) if self.windows else None
+        return SparseVector(self.terms[start:end].astype(np.uint32), self.weights[start:end], meaning)
+
+    @cached_property
+    def windows(self) -> StoredWindows | None:
+        """What its pages are about, where that is known."""
+        return read_windows(self.container)
 
     def texts(self, name: str) -> tuple[Array, memoryview]:
         """(starts, bytes): text i is bytes[starts[i]:starts[i + 1]]."""
@@ -155,11 +184,18 @@ class Segment:
         return texts[starts.item(page) : starts.item(page + 1)].tobytes()
 
     def id(self, page: int) -> str:
-        return from_bytes(self._text("id", page))
+        try:
+            return from_bytes(self._text("id", page))
+        except UnicodeDecodeError as error:
+            raise damaged(self.container.path, f"the id of its page {page} is not text") from error
 
     def metadata(self, page: int) -> dict[str, Json]:
-        row: dict[str, Json] = json.loads(self._text("metadata", page))
-        return row
+        try:
+            return read_row(self._text("metadata", page))
+        except (ValueError, RecursionError) as error:
+            raise damaged(
+                self.container.path, f"the metadata of its page {page} cannot be read ({error})"
+            ) from error
 
     def thumbnail(self, page: int) -> bytes:
         return self._text("thumbnail", page)
@@ -175,7 +211,8 @@ class Segment:
         return self._columns[key]
 
     def stored(self, page: int) -> StoredPage:
-        return StoredPage(self.id(page), self.vector(page), self.metadata(page), self.thumbnail(page))
+        """All of a page; of a segment that was verified."""
+        return StoredPage(self.id(page), self._vector(page), self.metadata(page), self.thumbnail(page))
 
     def find(self, ids: Sequence[str], hashes: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
         """(position in ``ids``, page) for each of ``ids`` that is in this segment, deleted or not."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +13,12 @@ from numpy.typing import NDArray
 from vsplade.errors import IndexFormatError
 from vsplade.index import manifest as manifests
 from vsplade.index.first_stage import read_term_values
+from vsplade.index.layout import misfits
 from vsplade.index.manifest import Manifest, SegmentEntry
 from vsplade.index.segment import Segment, hash_id
 from vsplade.index.state import StateFiles
-from vsplade.index.storage import damaged
+from vsplade.index.storage import damaged, missing
+from vsplade.index.tombstones import read_live
 from vsplade.query.plan import Ranking
 
 _ATTEMPTS = 200
@@ -39,28 +40,42 @@ class LiveSegment:
         return self.segment.pages if self.live is None else int(np.count_nonzero(self.live))
 
 
-def pack_tombstones(deleted: NDArray[np.bool_]) -> bytes:
-    return np.packbits(deleted, bitorder="little").tobytes()
-
-
-def read_live(folder: Path, entry: SegmentEntry) -> NDArray[np.bool_] | None:
-    if entry.tombstones is None:
-        return None
-    body = (folder / entry.tombstones).read_bytes()
-    if zlib.crc32(body) != entry.tombstones_crc32 or len(body) != -(-entry.pages // 8):
-        raise damaged(folder / entry.tombstones, "it fails its checksum")
-    bits = np.unpackbits(np.frombuffer(body, dtype=np.uint8), count=entry.pages, bitorder="little")
-    return np.equal(bits, 0)
-
-
-def _open_segment(path: Path) -> Segment:
-    segment = Segment(path)
-    if segment.container.size <= VERIFY_UP_TO:
-        for problem in segment.container.problems():
-            raise damaged(path, problem.removeprefix(f"{path}: "))
-    else:
-        segment.expect_random_reads()
+def open_segment(folder: Path, entry: SegmentEntry, manifest: Manifest) -> Segment:
+    """The segment of an entry: the very file, and one whose places can be followed."""
+    segment = Segment(folder / entry.file)
+    check_entry(segment, entry, manifest)
     return segment
+
+
+def check_entry(segment: Segment, entry: SegmentEntry, manifest: Manifest) -> None:
+    container = segment.container
+    if (
+        (segment.pages, container.size) != (entry.pages, entry.bytes)
+        or entry.header_crc32 not in (None, container.header_crc32)
+        or segment.vocabulary != manifest.vocabulary
+        or segment.first_stage_terms != manifest.first_stage_terms
+    ):
+        raise damaged(container.path, "it is not the file that the manifest describes")
+
+
+def _open_to_search(folder: Path, entry: SegmentEntry, manifest: Manifest) -> Segment:
+    segment = open_segment(folder, entry, manifest)
+    if segment.container.size > VERIFY_UP_TO:
+        segment.expect_random_reads()
+        return segment
+    for problem in segment_problems(segment):
+        raise damaged(segment.container.path, problem)
+    return segment
+
+
+def segment_problems(segment: Segment) -> Iterator[str]:
+    """What a full read of a segment finds wrong, without its path."""
+    found = False
+    for problem in segment.container.problems():
+        found = True
+        yield problem.removeprefix(f"{segment.container.path}: ")
+    if not found:
+        yield from misfits(segment.container)
 
 
 class Snapshot:
@@ -89,10 +104,7 @@ class Snapshot:
                 return cls._load(folder, manifest, previous)
             except FileNotFoundError as error:
                 if manifests.load(folder) == manifest:
-                    raise IndexFormatError(
-                        f"{error.filename}: this file of the index is missing. Restore the folder from a "
-                        "copy, or delete it and run `vsplade index` again."
-                    ) from error
+                    raise missing(folder, error) from error
         raise IndexFormatError(f"{folder}: the index changes faster than it can be opened. Try again later.")
 
     @classmethod
@@ -103,9 +115,10 @@ class Snapshot:
         segments: list[LiveSegment] = []
         base = 0
         for entry in manifest.segments:
-            segment = known.get(entry.file) or _open_segment(folder / entry.file)
-            if segment.pages != entry.pages or segment.container.size != entry.bytes:
-                raise damaged(segment.container.path, "it is not the file that the manifest describes")
+            segment = known.get(entry.file)
+            if segment is None:
+                segment = _open_to_search(folder, entry, manifest)
+            check_entry(segment, entry, manifest)
             segments.append(LiveSegment(segment, read_live(folder, entry), base))
             base += entry.pages
         return cls(folder, manifest, segments, StateFiles(folder, manifest.state))

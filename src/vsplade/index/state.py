@@ -12,9 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vsplade.index.manifest import JsonValue, StateEntry
-from vsplade.index.storage import damaged, to_bytes, write_durably
+from vsplade.index.storage import damaged, open_plain, to_bytes, unreadable, write_durably
 
 MAX_FILES = 8
+_MOST_BYTES = 1 << 32
+FILE_RECORDS = "file:"
+"""Keys that begin so are what the ingest job knows of a file; the rest of the key is its path."""
 State = dict[str, JsonValue]
 
 
@@ -37,10 +40,26 @@ class StateFiles:
         for entry, body in self._bodies:
             if zlib.crc32(body) != entry.crc32:
                 raise damaged(self._folder / entry.file, "it fails its checksum")
-            state.update(json.loads(body[:]))
+            state.update(parse_state(self._folder / entry.file, body[:]))
         return {key: value for key, value in state.items() if value is not None}
 
 
+def parse_state(path: Path, body: bytes) -> State:
+    try:
+        changes: object = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, "it is not a JSON document") from error
+    if not isinstance(changes, dict):
+        raise damaged(path, "it is not a JSON object")
+    return changes
+
+
 def _map(path: Path) -> mmap.mmap | bytes:
-    with open(path, "rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, 2) else b""
+    with open_plain(path) as file:
+        try:
+            size = file.seek(0, 2)
+            if size > _MOST_BYTES:
+                raise damaged(path, f"it has {size} bytes, more than such a file can have")
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+        except (OSError, ValueError) as error:
+            raise unreadable(path, OSError(str(error))) from error

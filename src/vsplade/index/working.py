@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,33 +14,26 @@ from vsplade.index import merging
 from vsplade.index.first_stage import read_term_values
 from vsplade.index.invert import MAX_PAGES
 from vsplade.index.manifest import Manifest, SegmentEntry
+from vsplade.index.names import FileNames
 from vsplade.index.segment import Segment, StoredPage, hash_id, write_segment
-from vsplade.index.snapshot import pack_tombstones, read_live
+from vsplade.index.snapshot import open_segment, segment_problems
+from vsplade.index.sources import damaged_segments
 from vsplade.index.storage import write_durably
+from vsplade.index.tombstones import pack_tombstones, read_live
+from vsplade.types import Windows
 
 MAX_BYTES = 384 << 20
 """Size, roughly, at which buffered pages become a segment; bounds the writer's memory."""
 
 
 def size_on_disk(page: StoredPage) -> int:
-    """In bytes, about: 3 a posting to search, 6 to rescore, text and picture."""
-    return 9 * len(page.vector) + len(page.thumbnail) + 256
+    """In bytes, about: 3 a posting to search, 6 to rescore, windows, text and picture."""
+    windows = page.vector.meaning.codes.nbytes if isinstance(page.vector.meaning, Windows) else 0
+    return 9 * len(page.vector) + windows + len(page.thumbnail) + 256
 
 
 def fills_a_segment(pages: int, size: int) -> bool:
     return pages >= MAX_PAGES or size >= MAX_BYTES
-
-
-class FileNames:
-    """Numbers for new files: only ever larger, so that no name is used twice."""
-
-    def __init__(self, folder: Path, number: int) -> None:
-        self._folder = folder
-        self.number = number
-
-    def new(self, kind: str, ending: str) -> Path:
-        self.number += 1
-        return self._folder / f"{kind}-{self.number - 1:08d}.{ending}"
 
 
 @dataclass(slots=True)
@@ -66,14 +59,15 @@ class WorkingSegments:
     them; when a write fails, the live pages are those of before the call."""
 
     def __init__(self, folder: Path, manifest: Manifest, names: FileNames) -> None:
+        self._folder = folder
         self._manifest = manifest
         self._names = names
-        self._term_values = read_term_values(folder, manifest)
         self._all: list[_Working] = []
+        self._term_values = read_term_values(folder, manifest)
         for entry in manifest.segments:
             live = read_live(folder, entry)
             deleted = np.zeros(entry.pages, dtype=bool) if live is None else ~live
-            self._all.append(_Working(Segment(folder / entry.file), deleted, entry))
+            self._all.append(_Working(open_segment(folder, entry, manifest), deleted, entry))
 
     @property
     def live_pages(self) -> int:
@@ -97,9 +91,8 @@ class WorkingSegments:
             self._all.append(added)
 
     def _write(self, pages: list[StoredPage]) -> _Working:
-        path = self._names.new("segment", "vsp")
-        facts = self._manifest
-        write_segment(path, pages, facts.vocabulary, facts.first_stage_terms, self._term_values)
+        path = self._names.new("segment")
+        write_segment(path, pages, self._manifest, self._term_values)
         return _Working(Segment(path), np.zeros(len(pages), dtype=bool), None)
 
     def merge(self, fan_out: int) -> None:
@@ -125,7 +118,9 @@ class WorkingSegments:
         self._rewrite(0, len(self._all))
 
     def _rewrite(self, first: int, last: int) -> None:
-        """The live pages of segments first..last-1, in order."""
+        """The live pages of segments first..last-1, in order. They are verified first: written again, a wrong
+        byte would get a right checksum."""
+        self._verify(self._all[first:last])
         fresh: list[_Working] = []
         buffered: list[StoredPage] = []
         size = 0
@@ -143,12 +138,36 @@ class WorkingSegments:
             fresh.append(self._write(buffered))
         self._all[first:last] = fresh
 
+    def _verify(self, chosen: Sequence[_Working]) -> None:
+        problems: dict[str, str] = {}
+        for working in chosen:
+            for problem in segment_problems(working.segment):
+                problems.setdefault(working.segment.container.path.name, problem)
+                break
+        if problems:
+            raise damaged_segments(self._folder, self._manifest, problems)
+
+    def all(self) -> list[_Working]:
+        return list(self._all)
+
+    def reset(self, segments: list[_Working]) -> None:
+        self._all = list(segments)
+
+    def files(self) -> set[str]:
+        """Files of segments that the next commit will name."""
+        return {working.segment.container.path.name for working in self._all}
+
     def differ_from(self, committed: Sequence[SegmentEntry]) -> bool:
         return [working.entry for working in self._occupied()] != list(committed)
 
     def write_entries(self) -> tuple[SegmentEntry, ...]:
         """For a manifest, with new tombstones on disk; ``committed`` is told when that is stored."""
-        return tuple(working.entry or self._write_entry(working) for working in self._occupied())
+        return tuple(
+            replace(working.entry, header_crc32=working.segment.container.header_crc32)
+            if working.entry
+            else self._write_entry(working)
+            for working in self._occupied()
+        )
 
     def committed(self, entries: Sequence[SegmentEntry]) -> None:
         self._all = self._occupied()
@@ -160,11 +179,14 @@ class WorkingSegments:
 
     def _write_entry(self, working: _Working) -> SegmentEntry:
         segment = working.segment
-        entry = SegmentEntry(segment.container.path.name, segment.pages, segment.container.size)
+        container = segment.container
+        entry = SegmentEntry(
+            container.path.name, segment.pages, container.size, header_crc32=container.header_crc32
+        )
         count = int(np.count_nonzero(working.deleted))
         if not count:
             return entry
-        body = pack_tombstones(working.deleted)
-        path = self._names.new("deleted", "bits")
+        body = pack_tombstones(working.deleted, entry.file)
+        path = self._names.new("deleted")
         write_durably(path, [body])
-        return SegmentEntry(entry.file, entry.pages, entry.bytes, count, path.name, zlib.crc32(body))
+        return replace(entry, deleted=count, tombstones=path.name, tombstones_crc32=zlib.crc32(body))

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.errors import IndexFormatError, InputError, StorageError
+from vsplade.errors import IndexFormatError, InputError, StorageError, VspladeWarning
 from vsplade.index import manifest as manifests
-from vsplade.index import merging, state
+from vsplade.index import merging, names, state
 from vsplade.index.columns import check_metadata
 from vsplade.index.first_stage import checked_term_values, write_term_values
 from vsplade.index.identity import EncoderIdentity, check_encoder
-from vsplade.index.invert import WEIGHTS
+from vsplade.index.invert import MAX_VOCABULARY, WEIGHTS
 from vsplade.index.manifest import JsonValue, Manifest
+from vsplade.index.names import FileNames
 from vsplade.index.segment import StoredPage
-from vsplade.index.storage import WriterLock
-from vsplade.index.working import FileNames, WorkingSegments, fills_a_segment, size_on_disk
-from vsplade.types import Encoder, Metadata, SparseVector
-
-_KINDS = ("segment", "deleted", "state", "weights")
+from vsplade.index.storage import WriterLock, missing
+from vsplade.index.windows import checked_windows
+from vsplade.index.working import WorkingSegments, fills_a_segment, size_on_disk
+from vsplade.types import Encoder, Metadata, SparseVector, Windows
 
 
 class IndexWriter:
@@ -50,10 +51,13 @@ class IndexWriter:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(f"{self.folder}: this folder cannot be made ({error.strerror}).") from error
+        if not manifests.exists(self.folder):
+            _check_free(self.folder)
         self._lock = WriterLock(self.folder)
         self._lock.acquire()
         try:
             if not manifests.exists(self.folder):
+                _check_free(self.folder)  # again: another process may have begun meanwhile
                 self._begin(identity, first_stage_terms)
             self._manifest = manifests.load(self.folder)
             check_encoder(self.folder, self._manifest, identity)
@@ -71,7 +75,7 @@ class IndexWriter:
             raise IndexFormatError(
                 f"{self.folder}: there is no index here yet; name the encoder to begin one."
             )
-        if not 1 <= identity.terms < 1 << 32:
+        if not 1 <= identity.terms <= MAX_VOCABULARY:
             raise InputError(f"a vocabulary of {identity.terms} terms cannot be indexed.")
         first = Manifest(
             identity.name, identity.fingerprint, identity.terms, first_stage_terms=first_stage_terms
@@ -80,7 +84,7 @@ class IndexWriter:
 
     def _keep(self, term_values: NDArray[np.float32]) -> None:
         """When an index begins, or when one of before vsplade kept them is opened with its encoder."""
-        path = self._names.new("weights", "f32")
+        path = self._names.new("weights")
         crc32 = write_term_values(path, term_values)
         self._manifest = self._manifest.with_changes(
             next_file=self._names.number, term_values=path.name, term_values_crc32=crc32
@@ -89,10 +93,13 @@ class IndexWriter:
 
     def _restore(self) -> None:
         """The working state is the last commit."""
-        self._segments = WorkingSegments(self.folder, self._manifest, self._names)
+        try:
+            self._segments = WorkingSegments(self.folder, self._manifest, self._names)
+            self._state = state.StateFiles(self.folder, self._manifest.state).read()
+        except FileNotFoundError as error:
+            raise missing(self.folder, error) from error
         self._pending: dict[str, StoredPage | None] = {}
         self._bytes = 0
-        self._state = state.StateFiles(self.folder, self._manifest.state).read()
         self._state_changes: dict[str, JsonValue] = {}
 
     # -- changes ---------------------------------------------------------------------------------------
@@ -127,8 +134,10 @@ class IndexWriter:
         weights = np.array(vector.weights, dtype=np.float32)
         if len(terms) != len(weights) or terms.ndim != 1:
             raise InputError(f"page {id!r}: {len(terms)} terms but {len(weights)} weights.")
+        given = vector.meaning
+        meaning = checked_windows(id, given) if isinstance(given, Windows) else None
         if not len(terms):
-            return SparseVector(terms, weights)
+            return SparseVector(terms, weights, meaning)
         if (terms[1:] <= terms[:-1]).any() or terms[-1] >= self._manifest.vocabulary:
             raise InputError(
                 f"page {id!r}: terms must increase strictly and stay below the vocabulary's "
@@ -136,7 +145,7 @@ class IndexWriter:
             )
         if not (weights.min() >= WEIGHTS[0] and weights.max() <= WEIGHTS[1]):
             raise InputError(f"page {id!r}: weights must be positive: from {WEIGHTS[0]} to {WEIGHTS[1]}.")
-        return SparseVector(terms.copy(), weights)
+        return SparseVector(terms.copy(), weights, meaning)
 
     def set_state(self, key: str, value: JsonValue) -> None:
         """Keep a JSON value under ``key``, committed together with the pages; None removes it."""
@@ -167,11 +176,31 @@ class IndexWriter:
         """Make every change so far visible, all at once, and durable; returns the commit's number.
 
         After a StorageError (disk full) nothing is lost: the index is at its last commit, this writer
-        still holds the changes, and commit can be tried again.
+        still holds the changes, and commit can be tried again. Small segments are joined afterwards; when the
+        disk has no room for that, the commit stands, and a warning says so.
         """
         self.flush()
-        self._segments.merge(merging.FAN_OUT)
-        return self._publish()
+        generation = self._publish()
+        try:
+            return self._merge(merging.FAN_OUT)
+        except StorageError as error:
+            warnings.warn(
+                f"{self.folder}: everything is committed, but small segments could not be joined: {error}",
+                VspladeWarning,
+                stacklevel=2,
+            )
+            return generation
+
+    def _merge(self, fan_out: int) -> int:
+        """Join segments and commit that; when it fails, the segments are those of the last commit."""
+        before = self._segments.all()
+        try:
+            self._segments.merge(fan_out)
+            return self._publish()
+        except BaseException:
+            self._segments.reset(before)
+            self._remove_unfinished()  # what was written of it may be what fills the disk
+            raise
 
     def _publish(self) -> int:
         if not self._segments.differ_from(self._manifest.segments) and not self._state_changes:
@@ -195,7 +224,7 @@ class IndexWriter:
     def _write_state(self) -> tuple[manifests.StateEntry, ...]:
         if not self._state_changes:
             return self._manifest.state
-        path = self._names.new("state", "json")
+        path = self._names.new("state")
         if len(self._manifest.state) >= state.MAX_FILES:
             return (state.write_changes(path, self.state()),)
         return (*self._manifest.state, state.write_changes(path, self._state_changes))
@@ -205,8 +234,8 @@ class IndexWriter:
     def merge(self) -> int:
         """Join neighbouring small segments now, and commit. ``commit`` does so by itself, less eagerly."""
         self.flush()
-        self._segments.merge(2)
-        return self._publish()
+        self._publish()
+        return self._merge(2)
 
     def compact(self) -> int:
         """Rewrite all pages without the deleted ones into as few segments as possible, and commit."""
@@ -214,12 +243,16 @@ class IndexWriter:
         self._segments.compact()
         return self._publish()
 
-    def _remove_strays(self) -> None:
+    def _remove_unfinished(self) -> None:
+        """After a failure the manifest on disk may be the newer one: it was swapped, then a sync failed."""
+        self._remove_strays(manifests.load(self.folder).files())
+
+    def _remove_strays(self, also_needed: frozenset[str] | set[str] = frozenset()) -> None:
         """Files that no commit names: left by a killed writer, or replaced by the commit just made."""
-        needed = self._manifest.files()
+        needed = self._manifest.files() | self._segments.files() | also_needed
         for path in self.folder.iterdir():
-            ours = path.name.split("-")[0] in _KINDS or path.suffix == ".new"
-            if ours and path.name not in needed:
+            ours = names.parse_name(path.name) is not None or names.is_spare(path.name)
+            if ours and path.name not in needed and names.is_plain_file(path):
                 try:
                     path.unlink(missing_ok=True)
                 except PermissionError:
@@ -229,7 +262,7 @@ class IndexWriter:
         """Drop every change since the last commit."""
         self._open()
         self._restore()
-        self._remove_strays()
+        self._remove_unfinished()
 
     def close(self) -> None:
         """Release the lock without committing."""
@@ -258,3 +291,22 @@ class IndexWriter:
                 self.commit()
         finally:
             self.close()
+
+
+def _check_free(folder: Path) -> None:
+    """A new index begins only in a folder of its own: it would not be clear what belongs to whom."""
+    try:
+        segments, others = names.own_files(folder, "segment"), names.strangers(folder)
+    except OSError as error:
+        raise StorageError(f"{folder}: this folder cannot be listed ({error.strerror}).") from error
+    if segments:
+        raise IndexFormatError(
+            f"{folder}: this index has lost its {manifests.NAME} file, but its pages are still here. Run "
+            f"`vsplade index --recover --index {folder}` to get them back, or give the new index "
+            "another folder."
+        )
+    if others:
+        raise InputError(
+            f"{folder}: there is no index here, but other things are, such as {others[0]!r}. Give the index "
+            "a folder of its own: one that is empty, or does not exist yet."
+        )

@@ -10,21 +10,26 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from vsplade.errors import InputError, VspladeError
+from vsplade.encode.legible import is_text_legible
+from vsplade.errors import InputError, PageError, VspladeError
 from vsplade.index.manifest import JsonValue
 from vsplade.index.writer import IndexWriter
+from vsplade.ingest.hashing import Content, Hasher
+from vsplade.ingest.moves import adopt_moved, find_moved, is_gone
 from vsplade.ingest.progress import Estimate, Progress, show_progress
-from vsplade.ingest.records import FileRecord, hash_content, read_records, write_record
+from vsplade.ingest.records import CHANGED, FileRecord, read_records, write_record
 from vsplade.ingest.report import IngestReport
 from vsplade.pages import (
+    Discovery,
     FileProblem,
     Limits,
+    PageCounter,
     Rendered,
     RenderedPage,
     SourceFile,
@@ -32,7 +37,7 @@ from vsplade.pages import (
     name_files,
     render_for,
 )
-from vsplade.types import Encoder, Json, Metadata, Page, SparseVector
+from vsplade.types import Encoder, Json, Metadata, Page, PageVector, SparseVector
 
 PROBLEM = "problem:"
 """Before a path: what could not be read of that file at the last try, kept in the index's state."""
@@ -73,11 +78,12 @@ def index_paths(
         raise InputError(_why_no_files(given, found.problems, index_dir))
     chosen = _load_encoder(encoder, Path(index_dir))
     with closing(IndexWriter(index_dir, chosen)) as writer, show_progress(progress) as update:
-        job = _Job(writer, chosen, metadata, commit_pages, commit_seconds, update)
+        job = _Job(writer, chosen, metadata, commit_pages, commit_seconds, update if progress else None)
+        job.follow_moves(found.files, limits or Limits())
         missing = job.prune(found.problems) if prune else set()
         job.failures += [problem for problem in found.problems if problem.path not in missing]
         job.run(found.files, limits or Limits(), thumbnails, workers)
-    return job.report(len(found.files), time.monotonic() - started)
+    return job.report(found, time.monotonic() - started)
 
 
 def _why_no_files(
@@ -93,11 +99,11 @@ def _why_no_files(
 def _load_encoder(encoder: str | Encoder | None, index_dir: Path) -> Encoder:
     if encoder is not None and not isinstance(encoder, str):
         return encoder
-    from vsplade.encode import load_encoder
+    from vsplade.encode import load_encoder, load_index_encoder
     from vsplade.index import manifest
 
     if encoder is None and manifest.exists(index_dir):
-        encoder = manifest.load(index_dir).encoder
+        return load_index_encoder(manifest.load(index_dir).encoder, index_dir)
     return load_encoder(encoder)
 
 
@@ -111,7 +117,7 @@ class _Job:
         metadata: Metadata | Callable[[str], Metadata] | None,
         commit_pages: int,
         commit_seconds: float,
-        progress: Progress,
+        progress: Progress | None,
     ) -> None:
         self._writer = writer
         self._encoder = encoder
@@ -125,15 +131,31 @@ class _Job:
         self._records = read_records(writer)
         self._fresh: dict[str, FileRecord] = {}
         """By path: the record that a file will have, from when it is planned."""
+        self._contents: dict[str, Content] = {}
+        """By path: the files that are being read, as they were before."""
         self._touched: set[str] = set()
         """Paths whose fresh record the next commit must store."""
         self._problems: dict[str, list[JsonValue]] = {}
         """By path: what could not be read, for the next commit; empty where an old problem is gone."""
         self._known_problems = set(writer.state(PROBLEM))
-        self._estimate = Estimate(progress)
+        self._estimate = Estimate(progress or (lambda done, expected: None))
+        self._shows_progress = progress is not None
         self._stop = threading.Event()
         self.failures: list[FileProblem] = []
-        self._new = self._updated = self._skipped = self._removed = self._empty = 0
+        self._new = self._updated = self._skipped = self._removed = self._empty = self._moved = 0
+        self._illegible: Counter[str] = Counter()
+        self._latin_only = bool(getattr(encoder, "latin_only", False))
+
+    def follow_moves(self, paths: list[str], limits: Limits) -> None:
+        """Files that only have another name or folder now keep their pages, under their new names."""
+        with closing(Hasher(limits)) as hasher:
+            moved = find_moved(paths, self._records, hasher)
+        if not moved:
+            return
+        metadata = {new: self._metadata_of(new, self._records[old]) for new, old in moved.items()}
+        self._changing = True
+        self._moved = adopt_moved(self._writer, self._records, moved, metadata)
+        self._changing = False
 
     def prune(self, problems: list[FileProblem]) -> set[str]:
         """Remove files that are gone; returns their paths, as given.
@@ -145,7 +167,7 @@ class _Job:
         lost_roots = tuple(path + os.sep for path in gone if path not in self._records)
         removed: set[str] = set()
         for path, record in list(self._records.items()):
-            if _is_gone(path) and not path.startswith(lost_roots):
+            if is_gone(path) and not path.startswith(lost_roots):
                 for id in record.ids(path):
                     self._writer.delete(id)
                 write_record(self._writer, path, None)
@@ -157,7 +179,18 @@ class _Job:
 
     def run(self, paths: list[str], limits: Limits, thumbnails: int, workers: int | None) -> None:
         named = name_files(paths, {path: record.doc_id for path, record in self._records.items()})
-        self._estimate.begin(paths)
+        known = {path: record.pages for path, record in self._records.items() if record.pages}
+        to_count = self._estimate.begin(paths, known)
+        with self._counting(to_count, limits):
+            self._run(named, limits, thumbnails, workers)
+
+    def _counting(self, paths: list[str], limits: Limits) -> AbstractContextManager[object]:
+        """Who is shown the progress learns early how many pages there are."""
+        if not self._shows_progress or len(paths) < 2:
+            return nullcontext()
+        return closing(PageCounter(paths, limits, self._estimate.count))
+
+    def _run(self, named: list[SourceFile], limits: Limits, thumbnails: int, workers: int | None) -> None:
         plan = self._plan(named, limits)
         try:
             rendered = render_for(self._encoder, plan, thumbnail=thumbnails, limits=limits, workers=workers)
@@ -179,33 +212,43 @@ class _Job:
             if not self._changing:
                 self._commit()
 
-    def report(self, files: int, seconds: float) -> IngestReport:
+    def report(self, found: Discovery, seconds: float) -> IngestReport:
         return IngestReport(
-            files=files,
+            files=len(found.files),
             pages=self._new + self._updated + self._skipped,
             new=self._new,
             updated=self._updated,
             skipped=self._skipped,
             removed=self._removed,
             empty=self._empty,
+            moved=self._moved,
             failures=tuple(self.failures),
             seconds=seconds,
+            illegible=dict(self._illegible),
+            passed_over=dict(sorted(found.passed_over.items())),
         )
 
     def _plan(self, files: list[SourceFile], limits: Limits) -> Iterator[SourceFile]:
         """The files that need work, hashed just before they are rendered, while they are warm in memory."""
+        with closing(Hasher(limits)) as hasher:
+            yield from self._changed(files, hasher)
+
+    def _changed(self, files: list[SourceFile], hasher: Hasher) -> Iterator[SourceFile]:
         for file in files:
             if self._stop.is_set():
                 return
             try:
-                digest = hash_content(file.path, limits)
+                content = hasher.read(file.path)
+            except PageError as error:
+                self._fail(FileProblem(file.path, str(error)))
+                continue
             except OSError as error:
                 self._fail(FileProblem(file.path, f"cannot be read: {error.strerror}"))
                 continue
             old = self._records.get(file.path)
             metadata = self._metadata_of(file.path, old)
-            record = FileRecord(file.doc_id, digest, 0, metadata=metadata)
-            if old is not None and (old.hash, old.metadata) == (digest, metadata):
+            record = FileRecord(file.doc_id, content.hash, 0, metadata=metadata, size=content.size)
+            if old is not None and (old.hash, old.metadata) == (content.hash, metadata):
                 self._skipped += len(old.done)
                 if len(old.done) == old.pages:
                     self._estimate.leave_out(file.path)
@@ -214,6 +257,7 @@ class _Job:
             self._fresh[file.path] = record
             if PROBLEM + file.path in self._known_problems:
                 self._problems.setdefault(file.path, [])
+            self._contents[file.path] = content
             yield replace(file, skip=frozenset(record.done))
 
     def _metadata_of(self, path: str, old: FileRecord | None) -> dict[str, Json]:
@@ -254,9 +298,21 @@ class _Job:
         self._changing = False
         self._updated += changed
         self._new += not changed
-        self._empty += not len(vector)
+        if not self._is_legible(page, vector):
+            self._illegible[page.path] += 1
+        elif not len(vector):
+            self._empty += 1
         self._estimate.done(page.path, item.pages - len(item.file.skip))
         self._commit_when_due()
+
+    def _is_legible(self, page: Page, vector: SparseVector) -> bool:
+        """A text layer with enough letters decides; else what the encoder says of the picture."""
+        if not self._latin_only:
+            return True
+        by_text = is_text_legible(page.text)
+        if by_text is not None:
+            return by_text
+        return not isinstance(vector, PageVector) or vector.legible
 
     def _begin_file(self, path: str, record: FileRecord, pages: int) -> bool:
         """With the first page of a changed file the old pages go; says whether the file has changed."""
@@ -277,9 +333,17 @@ class _Job:
         if late or self._uncommitted >= self._commit_pages:
             self._commit()
 
+    def _check_unchanged(self, path: str) -> None:
+        """A file that changed after its hash was taken: its pages may be of other bytes than the hash."""
+        record = self._fresh[path]
+        if record.hash != CHANGED and not self._contents[path].is_still(path):
+            record.hash = CHANGED
+            self._fail(FileProblem(path, "changed while it was read; the next run reads it again"))
+
     def _commit(self) -> None:
         self._changing = True
         for path in self._touched:
+            self._check_unchanged(path)
             write_record(self._writer, path, self._fresh[path])
         for path, problems in self._problems.items():
             self._writer.set_state(PROBLEM + path, problems or None)
@@ -287,21 +351,11 @@ class _Job:
         for path in self._touched:
             if len(self._fresh[path].done) == self._fresh[path].pages:
                 del self._fresh[path]  # no page of it will come any more
+                del self._contents[path]
         self._touched.clear()
         self._changing = False
         self._uncommitted = 0
         self._committed_at = time.monotonic()
-
-
-def _is_gone(path: str) -> bool:
-    """Only where the system says so: a folder that may not be entered tells nothing about its files."""
-    try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def _checked(metadata: Mapping[str, Json]) -> dict[str, Json]:

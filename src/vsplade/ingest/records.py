@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from vsplade.errors import IndexFormatError
+from vsplade.index.state import FILE_RECORDS, State
 from vsplade.index.writer import IndexWriter
-from vsplade.pages import Limits, page_id
+from vsplade.pages import page_id
 from vsplade.types import Json
 
-_PREFIX = "file:"
+CHANGED = ""
+"""Instead of a hash: the file changed while it was read, so the next run reads it again."""
+_MOST_PAGES = 1 << 31
 
 
 @dataclass(slots=True)
@@ -24,6 +26,8 @@ class FileRecord:
     pages: int
     done: set[int] = field(default_factory=set)
     metadata: dict[str, Json] = field(default_factory=dict)
+    size: int | None = None
+    """In bytes; None in records of before."""
 
     def ids(self, path: str) -> list[str]:
         return [page_id(path, self.doc_id, number, self.pages) for number in sorted(self.done)]
@@ -33,8 +37,17 @@ class FileRecord:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> FileRecord:
-        done = {number for first, last in value["done"] for number in range(first, last + 1)}
-        return cls(value["doc_id"], value["hash"], value["pages"], done, value["metadata"])
+        """Raises ValueError where the value is no record: an index may come from anybody."""
+        doc_id, digest, pages = value.get("doc_id"), value.get("hash"), value.get("pages")
+        metadata, size, spans = value.get("metadata"), value.get("size"), value.get("done")
+        if (
+            not (isinstance(doc_id, str) and isinstance(digest, str) and isinstance(metadata, dict))
+            or not (type(pages) is int and 0 <= pages < _MOST_PAGES)
+            or not (size is None or type(size) is int)
+            or not isinstance(spans, list)
+        ):
+            raise ValueError("not a record")
+        return cls(doc_id, digest, pages, _from_ranges(spans, pages), metadata, size)
 
 
 def _to_ranges(numbers: Iterable[int]) -> list[list[int]]:
@@ -47,23 +60,36 @@ def _to_ranges(numbers: Iterable[int]) -> list[list[int]]:
     return ranges
 
 
+def _from_ranges(spans: list[Any], pages: int) -> set[int]:
+    numbers: set[int] = set()
+    for span in spans:
+        if not (isinstance(span, list) and len(span) == 2 and all(type(number) is int for number in span)):
+            raise ValueError("not a list of page ranges")
+        if not 1 <= span[0] <= span[1] <= pages:
+            raise ValueError("not pages of the file")
+        numbers.update(range(span[0], span[1] + 1))
+    return numbers
+
+
 def read_records(writer: IndexWriter) -> dict[str, FileRecord]:
     """By path."""
+    try:
+        return parse_records(writer.state(FILE_RECORDS))
+    except ValueError as error:
+        raise IndexFormatError(
+            f"{writer.folder}: what this index records of a file cannot be read ({error}). Run `vsplade "
+            f"index --recover --index {writer.folder}`."
+        ) from error
+
+
+def parse_records(state: State) -> dict[str, FileRecord]:
     return {
-        key.removeprefix(_PREFIX): FileRecord.from_json(value)
-        for key, value in writer.state(_PREFIX).items()
-        if isinstance(value, dict)
+        key.removeprefix(FILE_RECORDS): FileRecord.from_json(value)
+        for key, value in state.items()
+        if key.startswith(FILE_RECORDS) and isinstance(value, dict)
     }
 
 
 def write_record(writer: IndexWriter, path: str, record: FileRecord | None) -> None:
     """None: the index holds nothing of the file any more."""
-    writer.set_state(_PREFIX + path, None if record is None else record.to_json())
-
-
-def hash_content(path: str, limits: Limits) -> str:
-    """Of the content; a file that will be refused for its size is not read for it."""
-    with open(path, "rb") as stream:
-        if os.fstat(stream.fileno()).st_size > limits.max_bytes:
-            return "too large"
-        return hashlib.file_digest(stream, "sha256").hexdigest()[:32]
+    writer.set_state(FILE_RECORDS + path, None if record is None else record.to_json())

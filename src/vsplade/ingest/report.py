@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from vsplade.pages import FileProblem
@@ -27,6 +28,12 @@ class IngestReport:
     """New or updated, but without any term: a search can never find them."""
     failures: tuple[FileProblem, ...]
     seconds: float
+    moved: int = 0
+    """Kept, though their file has another name or folder now; they count as skipped, too."""
+    illegible: Mapping[str, int] = field(default_factory=dict)
+    """By file: new or updated pages in a script that the encoder does not know. Searches hardly find them."""
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    """By ending: files in the folders that are of other kinds."""
 
     @property
     def failed(self) -> int:
@@ -39,5 +46,11 @@ class IngestReport:
 
     def to_json(self) -> dict[str, Any]:
         """For ``json.dumps``."""
-        counts = asdict(self) | {"seconds": round(self.seconds, 3), "pages_per_s": round(self.pages_per_s, 2)}
+        files = [{"path": path, "pages": pages} for path, pages in self.illegible.items()]
+        apart = {"illegible": sum(self.illegible.values()), "illegible_files": files}
+        counts = (
+            asdict(self)
+            | apart
+            | {"seconds": round(self.seconds, 3), "pages_per_s": round(self.pages_per_s, 2)}
+        )
         return counts | {"failed": self.failed, "failures": [asdict(problem) for problem in self.failures]}

@@ -1,9 +1,10 @@
 """Files in, pictures of pages out: the only place that decodes, renders and resizes."""
 
 from vsplade.pages.content import grey_levels
+from vsplade.pages.counting import PageCounter
 from vsplade.pages.discover import Discovery, FileProblem, discover
 from vsplade.pages.limits import Limits
-from vsplade.pages.naming import SourceFile, name_files, page_id
+from vsplade.pages.naming import SourceFile, is_pdf, name_files, page_id
 from vsplade.pages.picture import to_grey_or_rgb
 from vsplade.pages.render import NO_PIXELS, default_workers, render, render_for
 from vsplade.pages.resize import fit
@@ -14,6 +15,7 @@ __all__ = [
     "Discovery",
     "FileProblem",
     "Limits",
+    "PageCounter",
     "Rendered",
     "RenderedPage",
     "SourceFile",
@@ -21,6 +23,7 @@ __all__ = [
     "discover",
     "fit",
     "grey_levels",
+    "is_pdf",
     "name_files",
     "page_id",
     "render",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import glob
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO
 
 from vsplade.errors import InputError
-from vsplade.pages.naming import SUFFIXES, is_supported
+from vsplade.pages.naming import SUFFIXES, is_supported, suffix
 
 STDIN = "-"
 
@@ -30,6 +31,8 @@ class Discovery:
 
     files: list[str] = field(default_factory=list)
     problems: list[FileProblem] = field(default_factory=list)
+    passed_over: Counter[str] = field(default_factory=Counter)
+    """Files of other kinds in the folders, counted by their endings (``""``: none)."""
 
 
 def discover(
@@ -96,8 +99,8 @@ class _Walker:
         for match in matches:
             if os.path.isdir(match):
                 self._add_folder(match)
-            elif os.path.isfile(match) and is_supported(match):
-                self._add_file(match)
+            else:
+                self._add_found(match)
 
     def _add_folder(self, top: str) -> None:
         for folder, folders, names in os.walk(top, followlinks=True, onerror=self._unreadable):
@@ -109,11 +112,19 @@ class _Walker:
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in sorted(names):
                 path = os.path.join(folder, name)
-                if not name.startswith(".") and is_supported(name):
-                    if os.path.isfile(path):
-                        self._add_file(path)
-                    elif os.path.islink(path):
-                        self._problem(path, "is a link to a file that does not exist")
+                if not name.startswith("."):
+                    self._add_found(path)
+
+    def _add_found(self, path: str) -> None:
+        """A file that was not named by itself: one of another kind is no mistake."""
+        if not is_supported(path):
+            self.found.passed_over[suffix(path)] += 1
+        elif os.path.isfile(path):
+            self._add_file(path)
+        elif not os.path.exists(path):
+            self._problem(path, "is a link to a file that does not exist")
+        else:
+            self._problem(path, "is not a regular file")
 
     def _add_file(self, path: str) -> None:
         path = os.path.abspath(path)

@@ -31,6 +31,10 @@ def is_supported(path: str) -> bool:
     return suffix(path) in SUFFIXES
 
 
+def is_pdf(path: str) -> bool:
+    return suffix(path) in PDF_SUFFIXES
+
+
 def page_id(path: str, doc_id: str, number: int, pages: int) -> str:
     """What page ``number`` of a file with so many ``pages`` is called."""
     kind = suffix(path)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pypdfium2 as pdfium
+from pypdfium2 import raw
 
 from vsplade.errors import PageError
 from vsplade.pages.content import PageContent, Pixels
+from vsplade.pages.limits import Limits
 from vsplade.pages.resize import fit_scale
 
 MAX_SCALE = 600 / 72
@@ -14,13 +20,15 @@ MAX_SCALE = 600 / 72
 
 _HEADER_WINDOW = 1024
 _SIGNATURE = b"%PDF-"
+_DEEPEST_FORM = 16
 _LINE_END_HYPHEN = "\ufffe"
 
 
 class PdfFile:
     """An open PDF."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, limits: Limits) -> None:
+        self._limits = limits
         with open(path, "rb") as stream:
             start = stream.read(_HEADER_WINDOW)
         if not start:
@@ -42,6 +50,8 @@ class PdfFile:
                 if width <= 0 or height <= 0:
                     raise PageError(f"has no area ({width:g} x {height:g} points)")
                 text = _text(page)
+                if longest_edge:
+                    _check_pictures(page, self._limits)
                 pixels = _render(page, width, height, longest_edge) if longest_edge else None
             finally:
                 page.close()
@@ -51,6 +61,39 @@ class PdfFile:
 
     def close(self) -> None:
         self.document.close()
+
+
+def _check_pictures(page: pdfium.PdfPage, limits: Limits) -> None:
+    """Refuse a page with a picture above the limit, before PDFium decodes it.
+
+    Pictures that are no objects of the page (masks, patterns, notes) are not seen here. What they may cost is
+    bounded by the memory that the worker is given.
+    """
+    width, height = ctypes.c_uint(), ctypes.c_uint()
+    sizes = ctypes.byref(width), ctypes.byref(height)
+    for picture in _pictures(page):
+        if not raw.FPDFImageObj_GetImagePixelSize(picture, *sizes):
+            continue
+        if width.value * height.value > limits.max_pixels:
+            raise PageError(
+                f"holds a picture of {width.value} x {height.value} pixels, above the limit of "
+                f"{limits.max_pixels:,} pixels; make it smaller or raise --max-pixels"
+            )
+
+
+def _pictures(page: pdfium.PdfPage) -> Iterator[Any]:
+    """The page's picture objects, also those inside of forms."""
+    groups = [(raw.FPDFPage_CountObjects(page), raw.FPDFPage_GetObject, page.raw, 0)]
+    while groups:
+        count, get, owner, depth = groups.pop()
+        for place in range(count):
+            item = get(owner, place)
+            kind = raw.FPDFPageObj_GetType(item)
+            if kind == raw.FPDF_PAGEOBJ_IMAGE:
+                yield item
+            elif kind == raw.FPDF_PAGEOBJ_FORM and depth < _DEEPEST_FORM:
+                inside = raw.FPDFFormObj_CountObjects(item)
+                groups.append((inside, raw.FPDFFormObj_GetObject, item, depth + 1))
 
 
 def _render(page: pdfium.PdfPage, width: float, height: float, longest_edge: int) -> Pixels:
@@ -83,18 +126,18 @@ def _why_not_opened(path: str) -> str:
     It refuses a file without pages silently, and then still names what was wrong with an earlier file. So a
     failure of a known kind goes first: if that is still what it names, it had nothing to say.
     """
-    pdfium.raw.FPDF_LoadDocument(b"", None)
+    raw.FPDF_LoadDocument(b"", None)
     try:
         pdfium.PdfDocument(path).close()
     except pdfium.PdfiumError as error:
-        code = pdfium.raw.FPDF_GetLastError()
+        code = raw.FPDF_GetLastError()
         return _REASONS.get(code, f"cannot be opened: {error}")
     return "could not be opened at first; try again"
 
 
 _REASONS = {
-    pdfium.raw.FPDF_ERR_FILE: "has no pages",
-    pdfium.raw.FPDF_ERR_FORMAT: "is damaged or incomplete: no PDF structure could be found in it",
-    pdfium.raw.FPDF_ERR_PASSWORD: "is protected by a password; save a copy without one",
-    pdfium.raw.FPDF_ERR_SECURITY: "is encrypted in a way that cannot be read; save a copy without encryption",
+    raw.FPDF_ERR_FILE: "has no pages",
+    raw.FPDF_ERR_FORMAT: "is damaged or incomplete: no PDF structure could be found in it",
+    raw.FPDF_ERR_PASSWORD: "is protected by a password; save a copy without one",
+    raw.FPDF_ERR_SECURITY: "is encrypted in a way that cannot be read; save a copy without encryption",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from functools import partial
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -12,7 +13,7 @@ from vsplade.errors import PageError
 from vsplade.pages.content import PageContent, Pixels
 from vsplade.pages.limits import Limits
 from vsplade.pages.resize import fit, fit_size, is_shrinkable
-from vsplade.pages.webp import decode_grey
+from vsplade.pages.webp import decode_grey, webp_size
 
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF")
 """Only these decoders are ever tried, whatever a file claims to be."""
@@ -37,6 +38,8 @@ class PictureFile:
         self._limits = limits
         # Our own check below knows how much of a JPEG must really be decoded; Pillow's does not.
         Image.MAX_IMAGE_PIXELS = None
+        if (size := webp_size(path)) is not None:
+            self._check(*size, *size)  # Pillow takes memory for the whole picture when it opens one
         try:
             self._image: Image.Image = Image.open(path, formats=FORMATS)
         except UnidentifiedImageError:
@@ -49,26 +52,15 @@ class PictureFile:
         image = self._image
         if self.pages > 1:
             image.seek(number - 1)
-        turn = _UPRIGHT.get(_orientation(image))
         width, height = image.size
         if width < 1 or height < 1:
             raise PageError(f"is an empty picture ({width} x {height} pixels)")
+        if longest_edge:
+            self._check(width, height, *self._decoded_size(image, longest_edge, grey))
+        turn = _UPRIGHT.get(_orientation(image, may_decode=longest_edge > 0))
         upright = (height, width) if turn is not None and turn in _SWAPS_SIDES else (width, height)
         if longest_edge == 0:
             return PageContent(None, *upright)
-        pixels = width * height
-        if image.format in ("JPEG", "MPO"):
-            # The decoder itself can leave out detail: a huge photograph costs a 64th of its pixels. A
-            # progressive one is held in memory whole all the same, so there it does not count.
-            # Asked for grey, it leaves out colour too.
-            image.draft("L" if grey else None, fit_size(width, height, longest_edge))
-            if not image.info.get("progressive"):
-                pixels = image.size[0] * image.size[1]
-        if pixels > self._limits.max_pixels:
-            raise PageError(
-                f"has {width} x {height} pixels, above the limit of {self._limits.max_pixels:,} pixels; "
-                "make it smaller or raise --max-pixels"
-            )
         if grey and image.format == "WEBP" and image.mode == "RGB":
             image = decode_grey(self._path, image.size) or image
         image.load()
@@ -78,8 +70,31 @@ class PictureFile:
         shown = to_grey_or_rgb(image.convert("L") if grey and image.mode == "RGB" else image, edge)
         return PageContent(Pixels.of(shown if turn is None else shown.transpose(turn)), *upright)
 
+    @staticmethod
+    def _decoded_size(image: Image.Image, longest_edge: int, grey: bool) -> tuple[int, int]:
+        """What the decoder will hold in memory, by the file's header alone."""
+        whole = image.size
+        if image.format not in ("JPEG", "MPO"):
+            return whole
+        # The decoder itself can leave out detail: a huge photograph costs a 64th of its pixels. A
+        # progressive one is held in memory whole all the same, so there it does not count.
+        # Asked for grey, it leaves out colour too.
+        image.draft("L" if grey else None, fit_size(*whole, longest_edge))
+        return whole if image.info.get("progressive") else image.size
+
+    def _check(self, width: int, height: int, decoded_width: int, decoded_height: int) -> None:
+        if decoded_width * decoded_height > self._limits.max_pixels:
+            raise PageError(too_many_pixels(width, height, self._limits))
+
     def close(self) -> None:
         self._image.close()
+
+
+def too_many_pixels(width: int, height: int, limits: Limits) -> str:
+    return (
+        f"has {width} x {height} pixels, above the limit of {limits.max_pixels:,} pixels; "
+        "make it smaller or raise --max-pixels"
+    )
 
 
 _SWAPS_SIDES = frozenset(
@@ -92,9 +107,12 @@ _SWAPS_SIDES = frozenset(
 )
 
 
-def _orientation(image: Image.Image) -> int:
+def _orientation(image: Image.Image, may_decode: bool) -> int:
+    # A PNG's note may follow its pixels, and Pillow decodes them all to look there. Without leave to do that,
+    # only what stands before them is read.
+    notes = image.getexif if may_decode else partial(Image.Image.getexif, image)
     try:
-        return int(image.getexif().get(_ORIENTATION_TAG, 1))
+        return int(notes().get(_ORIENTATION_TAG, 1))
     except (SyntaxError, ValueError, TypeError, OSError, KeyError):
         return 1  # a damaged note about the camera is no reason to refuse the picture
 

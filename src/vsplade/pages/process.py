@@ -24,6 +24,9 @@ from vsplade.pages.wire import Header, read_frame
 START_SECONDS = 120.0
 """Loading Python and the libraries on a machine that is very busy."""
 
+START_PAUSES = (0.2, 1.0, 3.0)
+"""Seconds before a process that died while it started is tried again: memory may be short for a moment."""
+
 _PIPE_BYTES = 1 << 20
 _BUFFER_BYTES = 1 << 14
 _F_SETPIPE_SZ = 1031
@@ -52,7 +55,7 @@ class RendererProcess:
         self._lock = threading.Lock()
         self._deadline: float | None = None
         self._late = False
-        self._closed = False
+        self._closing = threading.Event()
 
     def send(self, job: Mapping[str, object]) -> None:
         """Hand over a job, starting the process if there is none."""
@@ -92,14 +95,7 @@ class RendererProcess:
         _finish(process)
         if self._late:
             return f"took longer than {seconds:g} seconds; raise --max-seconds if it is worth the time"
-        code = process.returncode
-        cause = f"exit status {code}"
-        if code < 0:
-            try:
-                cause = signal.Signals(-code).name
-            except ValueError:
-                cause = f"signal {-code}"
-        return f"crashed the renderer ({cause}); the file is damaged or hostile"
+        return f"crashed the renderer ({_cause(process)}); the file is damaged or hostile"
 
     def complaints(self) -> str:
         """The end of what the process wrote on its standard error."""
@@ -110,7 +106,7 @@ class RendererProcess:
     def close(self) -> None:
         """End the process, also in the middle of a job. Safe from any thread, any number of times."""
         with self._lock:
-            self._closed = True
+            self._closing.set()
             if self._process is not None:
                 self._process.kill()
 
@@ -122,6 +118,24 @@ class RendererProcess:
         self._complaints.close()
 
     def _start(self) -> None:
+        """Start the process; one that dies before it is ready is tried again a few times."""
+        for pause in (*START_PAUSES, None):
+            process = self._spawn()
+            if self.receive(START_SECONDS) is not None or self._closing.is_set():
+                return
+            late = self._late
+            self.bury(START_SECONDS)
+            if late or pause is None or self._closing.wait(pause):
+                break
+        tries = "" if late else f" after {len(START_PAUSES) + 1} tries"
+        raise VspladeError(
+            f"The page renderer cannot be started{tries} ({' '.join(self._command)}; {_cause(process)}). "
+            f"It said: {self.complaints() or 'nothing'}"
+        )
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        self._complaints.truncate(0)
+        self._complaints.seek(0)
         search = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
         process = subprocess.Popen(
             self._command,
@@ -135,20 +149,25 @@ class RendererProcess:
         with self._lock:
             self._process = process
             self._late = False
-            if self._closed:
+            if self._closing.is_set():
                 process.kill()
         assert process.stdin is not None
         assert process.stdout is not None
         _widen(process.stdout.fileno())
-        with suppress(OSError):  # it may have died at once: reported below
+        with suppress(OSError):  # it may have died at once: noticed by who waits for its answer
             _write_line(process.stdin, self._setup)
-        answer = self.receive(START_SECONDS)
-        if answer is None and not self._closed:
-            self.bury(START_SECONDS)
-            raise VspladeError(
-                f"The page renderer cannot be started ({' '.join(self._command)}). It said: "
-                f"{self.complaints() or 'nothing'}"
-            )
+        return process
+
+
+def _cause(process: subprocess.Popen[bytes]) -> str:
+    """How a process ended."""
+    code = process.returncode
+    if code >= 0:
+        return f"exit status {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
 
 
 def _write_line(stream: IO[bytes], line: bytes) -> None:

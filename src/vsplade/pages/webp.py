@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+_HEADER_BYTES = 30
 _DARKEST, _LIGHTEST = 16, 235
 _NO_COLOUR = 128
 _TINT, _TINTED = 4, 0.001
@@ -51,6 +52,21 @@ def _is_tinted(colour: NDArray[np.uint8]) -> bool:
     # differences wrap around below zero, to large numbers
     away = (colour - np.uint8(_NO_COLOUR - _TINT)) > np.uint8(2 * _TINT)
     return int(np.count_nonzero(away)) > _TINTED * away.size
+
+
+def webp_size(path: str) -> tuple[int, int] | None:
+    """Width and height by the header of a WebP file, before any decoder sees it; None for other files."""
+    with open(path, "rb") as file:
+        start = file.read(_HEADER_BYTES)
+    if start[:4] != b"RIFF" or start[8:12] != b"WEBP" or len(start) < _HEADER_BYTES:
+        return None
+    if start[12:16] == b"VP8X":  # with more than a picture in it: less one, in three bytes each
+        return 1 + int.from_bytes(start[24:27], "little"), 1 + int.from_bytes(start[27:30], "little")
+    if start[12:16] == b"VP8L":  # without loss: less one, in 14 bits each
+        bits = int.from_bytes(start[21:25], "little")
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    width, height = (int.from_bytes(start[at : at + 2], "little") & 0x3FFF for at in (26, 28))
+    return width, height
 
 
 def decode_grey(path: str, size: tuple[int, int]) -> Image.Image | None:

@@ -49,7 +49,7 @@ def open_file(path: str, limits: Limits) -> OpenFile:
         raise PageError(
             f"has {size:,} bytes, above the limit of {limits.max_bytes:,}; split it or raise --max-bytes"
         )
-    file: OpenFile = PdfFile(path) if suffix(path) in PDF_SUFFIXES else PictureFile(path, limits)
+    file: OpenFile = PdfFile(path, limits) if suffix(path) in PDF_SUFFIXES else PictureFile(path, limits)
     try:
         if file.pages < 1:
             raise PageError("has no pages")

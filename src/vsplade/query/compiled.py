@@ -14,7 +14,7 @@ from vsplade.index.invert import MAX_PAGES, row_stride
 from vsplade.query import table
 from vsplade.query.answering import answer
 from vsplade.query.lanes import LANES
-from vsplade.query.plan import Masks, Names, Ranking, Searchable
+from vsplade.query.plan import Masks, Names, Ranking, Searchable, damaged_result
 from vsplade.query.sums import SHORT_QUERY
 from vsplade.types import SparseVector
 
@@ -73,10 +73,12 @@ class CompiledEngine:
         terms = np.concatenate([query.terms for query in queries])
         weights = np.concatenate([query.weights for query in queries])
         numbers = np.empty((len(queries), k), dtype=np.int64)
-        scores = np.empty((len(queries), k), dtype=np.float32)
+        scores = np.zeros((len(queries), k), dtype=np.float32)
         counts = np.empty(len(queries), dtype=np.int64)
         sums = self._sums(max(map(len, queries)) <= SHORT_QUERY)
         places, names = answer(rows, starts, terms, weights, k, first_stage, sums, numbers, scores, counts)
+        if not np.isfinite(scores).all():
+            raise damaged_result()
         rankings, first = [], 0
         for query, count in enumerate(counts.tolist()):
             named = Names(places[first : first + count + 1], names)

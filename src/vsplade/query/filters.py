@@ -6,14 +6,16 @@ In Python a mapping::
 
 On the command line one text a condition: ``lang=en``, ``kind=slides,table``, ``year>=2019``,
 ``year=2019..2023``, ``path^=reports/``, ``lang!=de``. All conditions must hold.
-A page without the key fails all of them but ``!=``.
+A page without the key fails all of them but ``!=``. On the command line, a ``path`` may also be written from
+the current folder, as results show it.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,8 @@ _COMPARE: dict[str, Callable[[NDArray[np.float64], float], NDArray[np.bool_]]] =
     "lt": np.less,
     "lte": np.less_equal,
 }
+PATH = "path"
+"""Of a page's file: the one key whose values people write in two ways."""
 _FEW = 16
 """Values of a set that are looked for one by one."""
 
@@ -47,6 +51,12 @@ class Condition:
     key: str
     operator: str
     value: Value
+    kinds: tuple[bool, ...] = field(init=False, repr=False)
+    """Part of what makes two conditions equal: in Python True == 1, but they are different values here."""
+
+    def __post_init__(self) -> None:
+        values = self.value if isinstance(self.value, tuple) else (self.value,)
+        object.__setattr__(self, "kinds", tuple(isinstance(value, bool) for value in values))
 
     def allows(self, value: Any) -> bool:
         """Whether a page with this value (None: without the key) may be found.
@@ -63,7 +73,8 @@ class Condition:
         if self.operator == "in":
             return isinstance(self.value, tuple) and any(_same(value, one) for one in self.value)
         if self.operator == "prefix":
-            return isinstance(value, str) and value.startswith(str(self.value))
+            prefixes = self.value if isinstance(self.value, tuple) else (self.value,)
+            return isinstance(value, str) and value.startswith(tuple(map(str, prefixes)))
         return _in_range(value, self.operator, self.value)
 
     def mask(self, segment: Segment) -> NDArray[np.bool_]:
@@ -74,7 +85,7 @@ class Condition:
 
     def _allowed(self, column: Column) -> NDArray[np.bool_]:
         """``allows`` for each distinct value; numbers all at once: they often differ on every page."""
-        if isinstance(self.value, tuple) and len(self.value) <= _FEW:
+        if self.operator == "in" and isinstance(self.value, tuple) and len(self.value) <= _FEW:
             each = [Condition(self.key, "eq", one)._allowed(column) for one in self.value]
             return np.logical_or.reduce(each) if each else np.zeros(len(column.values), dtype=bool)
         limit = self.value
@@ -172,6 +183,8 @@ def parse_condition(text: str) -> list[Condition]:
             "key!=value or key^=prefix."
         )
     key, sign, value = match["key"].strip(), match["sign"], match["value"]
+    if key == PATH and sign in ("=", "!=", "^="):
+        return _parse_path(sign, value)
     if sign == "^=":
         return [Condition(key, "prefix", value)]
     if sign == "=" and ".." in value:
@@ -183,6 +196,27 @@ def parse_condition(text: str) -> list[Condition]:
     if sign == "!=":
         return [Condition(key, "ne", one) for one in _readings(value)]
     return [Condition(key, _SIGNS[sign], _readings(value)[-1])]
+
+
+def _parse_path(sign: str, value: str) -> list[Condition]:
+    """An index holds absolute paths; results show those below the current folder without it. Take both."""
+    if sign == "^=":
+        return [Condition(PATH, "prefix", tuple(_path_forms(value)))]
+    if sign == "!=":
+        return [Condition(PATH, "ne", form) for form in _path_forms(value)]
+    # A name may hold commas: the whole text is looked for as well as its parts.
+    names = dict.fromkeys([value, *value.split(",")])
+    return [Condition(PATH, "in", tuple(form for name in names for form in _path_forms(name)))]
+
+
+def _path_forms(typed: str) -> list[str]:
+    """As it was typed, and from the root; an end with a separator is kept, for prefixes."""
+    if not typed:
+        return [typed]
+    absolute = os.path.abspath(typed)
+    if typed.endswith(os.sep) and not absolute.endswith(os.sep):
+        absolute += os.sep
+    return list(dict.fromkeys([typed, absolute]))
 
 
 def _readings(text: str) -> list[Json]:

@@ -81,7 +81,7 @@ def _collect(sums, first, pages, base, width, heap, filled, least, found_sums, f
             page = first + lowest_bit(bits)
             bits &= bits - np.uint64(1)
             value = np.int64(sums[page])
-            if value < least:
+            if value < least or page >= pages:  # behind the last page only a damaged file has sums
                 continue
             found_sums[count] = value
             found_numbers[count] = base + page

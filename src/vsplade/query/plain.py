@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vsplade.index.container import Array
 from vsplade.index.invert import DENSE, LEVELS, row_stride
-from vsplade.query.plan import NOTHING, Masks, Ranking, Searchable, rank
+from vsplade.query.plan import NOTHING, Masks, Ranking, Searchable, damaged_result, rank
 from vsplade.types import SparseVector
 
 _ROWS_AT_ONCE = 1 << 14
@@ -76,7 +76,10 @@ def _sums(
             sums += np.float32(step) * inverted.dense[start : start + pages]
         else:
             pages_of_term = inverted.offsets[place : place + count]
-            sums[pages_of_term] += np.float32(step) * inverted.levels[place : place + count]
+            try:
+                sums[pages_of_term] += np.float32(step) * inverted.levels[place : place + count]
+            except IndexError as error:
+                raise damaged_result() from error
     if mask is not None:
         sums[~mask] = 0
     # float32 additions, and the rounding of a score to float32, err by at most 2^-23 of the total each.
@@ -124,7 +127,10 @@ def _exact_rows(
     ends = np.cumsum(lengths)
     places = np.arange(len(rows)) - np.repeat(ends - lengths, lengths) + np.repeat(starts[pages], lengths)
     terms: Array = part.segment.terms[places]
-    matched = np.flatnonzero(weights[terms])
+    try:
+        matched = np.flatnonzero(weights[terms])
+    except IndexError as error:
+        raise damaged_result() from error
     products = weights[terms[matched]] * part.segment.weights[places[matched]]
     # bincount adds in order, as the compiled engine does: both give the same bits.
     scores: NDArray[np.float64] = np.bincount(rows[matched], weights=products, minlength=len(pages))  # type: ignore[assignment]

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.errors import InputError
+from vsplade.errors import IndexFormatError, InputError
 from vsplade.index.invert import WEIGHTS, Inverted
 from vsplade.index.segment import Segment
 from vsplade.index.storage import from_bytes
@@ -36,7 +36,10 @@ class Names:
         if body.isascii():  # one decoding for all: bytes and characters are at the same places
             text = body.decode("ascii")
             return [text[start:end] for start, end in spans]
-        return [from_bytes(body[start:end]) for start, end in spans]
+        try:
+            return [from_bytes(body[start:end]) for start, end in spans]
+        except UnicodeDecodeError as error:
+            raise damaged_result() from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,13 @@ class Ranking:
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+
+def damaged_result() -> IndexFormatError:
+    return IndexFormatError(
+        "A page that was found has terms, weights or an id that cannot be: a segment of this index is "
+        "damaged. Run `vsplade index --check` with its folder."
+    )
 
 
 NOTHING = Ranking(np.zeros(0, np.int64), np.zeros(0, np.float32))
@@ -87,8 +97,8 @@ def checked_query(query: SparseVector, vocabulary: int) -> SparseVector:
         raise InputError(f"the query's weights must be positive: from {WEIGHTS[0]} to {WEIGHTS[1]}.")
     known = terms < vocabulary
     if known.all():
-        return SparseVector(terms, weights)
-    return SparseVector(terms[known], weights[known])
+        return SparseVector(terms, weights, query.meaning)
+    return SparseVector(terms[known], weights[known], query.meaning)
 
 
 def checked_top(k: int) -> int:
@@ -99,6 +109,8 @@ def checked_top(k: int) -> int:
 
 def rank(numbers: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> Ranking:
     """The ``k`` best, equal scores in page order. Scores that are not above zero are no results."""
+    if not np.isfinite(scores).all():
+        raise damaged_result()
     found = scores > 0
     numbers, scores = numbers[found], scores[found]
     best = np.lexsort((numbers, -scores))[:k]

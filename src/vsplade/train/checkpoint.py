@@ -12,7 +12,6 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 
 
@@ -29,19 +28,6 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     with safe_open(path, framework="pt") as file:
         header = json.loads((file.metadata() or {}).get("vsplade", "{}"))
         return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118 - not a mapping
-
-
-def load_reader(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """A reader's tensors in float32, and the header with its network's configuration."""
-    tensors, header = load(path)
-    if "network" not in header:
-        raise InputError(f"{path} is not a checkpoint of the reader: it does not tell its network.")
-    if header.get("vocabulary") != Tokenizer.load().fingerprint:
-        raise InputError(
-            f"{path} was trained with another vocabulary than this package's. Use the version of vsplade "
-            "that it was trained with, or train anew."
-        )
-    return {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}, header
 
 
 def load_model(model: nn.Module, tensors: dict[str, Tensor], prefix: str = "model.") -> None:

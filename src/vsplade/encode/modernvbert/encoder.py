@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from vsplade.encode.modernvbert.processor import Grid, PageProcessor
 from vsplade.encode.modernvbert.query import QuerySide, cache_folder, cached, has_side, open_side
+from vsplade.encode.query_length import check_query_length
 from vsplade.encode.weighting import damped
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.types import Box, Page, SparseVector, TermStatistics, Vocabulary
@@ -70,7 +71,7 @@ class ModernVBertOptions:
             raise InputError("The options batch, threads and top are 0 (the default) or more.")
 
 
-def find_model(name: str) -> Path:
+def find_model(name: str, *, download: bool = True) -> Path:
     """The folder of a model: as given, or from the hub's cache, downloaded when it is not there yet."""
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -85,7 +86,8 @@ def find_model(name: str) -> Path:
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"Downloading {name}", "hf") from error
     try:
-        return Path(snapshot_download(name, allow_patterns=["*.json", "*.jinja", "*.safetensors"]))
+        files = ["*.json", "*.jinja", "*.safetensors"]
+        return Path(snapshot_download(name, allow_patterns=files, local_files_only=not download))
     except Exception as error:  # the hub's client raises its own, its transport's and the system's errors
         raise InputError(
             f"{name} is neither a folder nor could it be fetched from the hub "
@@ -95,9 +97,9 @@ def find_model(name: str) -> Path:
 
 
 class ModernVBertEncoder:
-    def __init__(self, options: ModernVBertOptions) -> None:
+    def __init__(self, options: ModernVBertOptions, *, download: bool = True) -> None:
         self.options = options
-        self._side, self._folder = _open(options.model)
+        self._side, self._folder = _open(options.model, download)
 
     @property
     def name(self) -> str:
@@ -120,7 +122,12 @@ class ModernVBertEncoder:
         """A little more for terms that weigh more in queries."""
         return damped(self._side.table)
 
+    @property
+    def query_weights(self) -> NDArray[np.float32]:
+        return self._side.table
+
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
+        check_query_length(text)
         return self._side.encode(text)
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
@@ -339,14 +346,14 @@ class ModernVBertEncoder:
         return int(self._model.config.text_config.pad_token_id or 0)
 
 
-def _open(model: str) -> tuple[QuerySide, Path | None]:
+def _open(model: str, download: bool) -> tuple[QuerySide, Path | None]:
     """The query side, and the model's folder unless there is the query side alone."""
     known = Path(model).expanduser()
     if known.is_dir() and has_side(known) and not (known / "config.json").is_file():
         return open_side(known.resolve()), None
     name = str(known.resolve()) if known.is_dir() else model
     try:
-        folder = find_model(model)
+        folder = find_model(model, download=download)
     except (InputError, MissingExtraError):
         if has_side(cache_folder(name)):  # the model is gone or out of reach; searching needs the side only
             return open_side(cache_folder(name)), None

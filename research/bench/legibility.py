@@ -1,0 +1,48 @@
+"""How many pages of a folder are called illegible (in a script that the reader does not know).
+
+    python -m research.bench.legibility FOLDER... --sample 200
+
+Prints one line a folder: pages looked at, called illegible, and with too few words to tell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from PIL import Image
+
+from vsplade.encode import load_encoder
+from vsplade.encode.legible import LEGIBLE, legibility
+from vsplade.encode.reader import ReaderEncoder
+from vsplade.encode.tokenizer import Tokenizer
+from vsplade.pages import discover, fit
+
+
+def measure(encoder: ReaderEncoder, path: str, doubt: float) -> float | None:
+    with Image.open(path) as picture:
+        cells = encoder.read(fit(picture.convert("L"), encoder.longest_edge))
+    return legibility(cells, Tokenizer.load(), doubt)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--sample", type=int, default=200)
+    given = parser.parse_args()
+    encoder = load_encoder("reader")
+    assert isinstance(encoder, ReaderEncoder)
+    doubt = float(encoder._config["doubt"])
+    for folder in given.folders:
+        files = [file for file in discover([folder]).files if not file.endswith(".pdf")]
+        chosen = random.Random(0).sample(files, min(given.sample, len(files)))
+        with ThreadPoolExecutor() as pool:
+            values = list(pool.map(lambda path: measure(encoder, path, doubt), chosen))
+        illegible = sum(value is not None and value < LEGIBLE for value in values)
+        print(f"{folder}: {len(values)} pages, {illegible} illegible, {values.count(None)} too few words")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""The OCR baselines: texts of a data set's pages by Tesseract or RapidOCR, and what they cost.
+
+    python -m research.bench.ocr DATASET_DIR texts.jsonl.gz --engine tesseract
+    vsplade eval DATASET_DIR --texts texts.jsonl.gz
+
+One thread; the rate is pages a second of processor time, so other work on the machine does not change it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from vsplade.evaluate import load_dataset
+
+
+def tesseract() -> Callable[[Path], str]:
+    if shutil.which("tesseract") is None:
+        sys.exit("The program 'tesseract' is not installed (Debian: apt install tesseract-ocr).")
+    environment = {**os.environ, "OMP_THREAD_LIMIT": "1"}
+
+    def read(page: Path) -> str:
+        command = ["tesseract", str(page), "-"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", env=environment, check=False
+        )
+        if done.returncode:
+            sys.exit(f"{page}: tesseract failed: {done.stderr.strip()[-300:]}")
+        return done.stdout
+
+    return read
+
+
+def rapidocr() -> Callable[[Path], str]:
+    try:
+        from rapidocr import RapidOCR
+    except ImportError:
+        sys.exit("RapidOCR is not installed: pip install rapidocr onnxruntime")
+    threads = {f"EngineConfig.onnxruntime.{kind}_op_num_threads": 1 for kind in ("intra", "inter")}
+    engine = RapidOCR(params=threads)
+    return lambda page: "\n".join(engine(str(page)).txts or ())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("dataset", type=Path, help="a data set with images/")
+    parser.add_argument("texts", type=Path, help="where to write {_id, text} lines (.jsonl.gz)")
+    parser.add_argument("--engine", choices=("tesseract", "rapidocr"), default="tesseract")
+    parser.add_argument("--sample", type=int, help="so many pages, evenly spread, for the speed alone")
+    options = parser.parse_args()
+    dataset = load_dataset(options.dataset)
+    if dataset.image_ids is None:
+        sys.exit(f"{options.dataset} has no images/: OCR reads pictures.")
+    pages = list(dataset.files)
+    if options.sample:
+        pages = pages[:: max(1, len(pages) // options.sample)][: options.sample]
+    read = {"tesseract": tesseract, "rapidocr": rapidocr}[options.engine]()
+    before, start = os.times(), time.perf_counter()
+    texts = {page.stem: read(page) for page in pages}
+    after, wall = os.times(), time.perf_counter() - start
+    busy = sum(after[:4]) - sum(before[:4])
+    with gzip.open(options.texts, "wt", encoding="utf-8") as file:
+        file.writelines(
+            json.dumps({"_id": i, "text": t}, ensure_ascii=False) + "\n" for i, t in texts.items()
+        )
+    rate = {
+        "pages": len(pages),
+        "processor_s": busy,
+        "wall_s": wall,
+        "pages_per_processor_s": len(pages) / busy,
+    }
+    print(json.dumps({"engine": options.engine, **rate}))
+
+
+if __name__ == "__main__":
+    main()

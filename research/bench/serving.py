@@ -1,0 +1,209 @@
+"""How many searches a second ``vsplade serve`` answers, measured by wrk from the same machine.
+
+    python -m research.bench.serving --pages 100000 --workers 2 --seconds 20
+
+Builds an index of made-up pages over the reader's vocabulary (kept in ``--folder`` for the next run), starts
+the server on it, and lets ``wrk`` send different queries of three to six words over ``--connections``
+connections. ``--alone`` also measures where a search's time goes inside one process, without HTTP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from vsplade import Index, IndexWriter, SparseVector, load_encoder
+from research.bench.corpus import CorpusSpec, generate, make_queries
+from vsplade.encode.tokenizer import Tokenizer
+from vsplade.index import EncoderIdentity, manifest
+
+QUERIES = 5000
+SCRIPT = """
+local queries = {{}}
+for line in io.lines("{file}") do queries[#queries + 1] = line end
+local place = math.random(#queries)
+request = function()
+  place = place % #queries + 1
+  return wrk.format("GET", "/v1/search?k=10&q=" .. queries[place])
+end
+done = function(summary, latency, requests)
+  io.write(string.format("RESULT %d %d %d %f %f %f %f\\n", summary.requests, summary.duration,
+    summary.errors.status + summary.errors.read + summary.errors.write + summary.errors.timeout
+    + summary.errors.connect, latency:percentile(50), latency:percentile(95),
+    latency:percentile(99), latency.max))
+end
+"""
+
+
+def spec_of(pages: int) -> CorpusSpec:
+    return CorpusSpec(pages, vocabulary=len(Tokenizer.load()))
+
+
+def build(folder: Path, pages: int) -> None:
+    """Pages over the single words of the reader's vocabulary."""
+    if manifest.exists(folder):
+        return
+    identity = EncoderIdentity.of(load_encoder("reader"))
+    with IndexWriter(folder, identity) as writer:
+        for piece in generate(spec_of(pages)):
+            for row in range(len(piece)):
+                span = slice(int(piece.offsets[row]), int(piece.offsets[row + 1]))
+                page = piece.first_page + row
+                facts = {
+                    "path": f"/archive/{page // 20 % 100:02}/document-{page // 20}.pdf",
+                    "doc_id": f"document-{page // 20}",
+                    "page_num": page % 20 + 1,
+                    "pages": 20,
+                    "width": 595.28,
+                    "height": 841.89,
+                    "hash": f"{page // 20:032x}",
+                    "year": 1990 + page // 20 % 30,
+                }
+                writer.add(
+                    f"document-{page // 20}_{page % 20 + 1}",
+                    SparseVector(piece.terms[span], piece.weights[span]),
+                    facts,
+                )
+
+
+def texts(pages: int) -> list[str]:
+    """Queries as people type them: whole words of the vocabulary."""
+    tokenizer = Tokenizer.load()
+    sizes = np.random.default_rng(3).integers(3, 7, QUERIES)
+    found = []
+    for vector, size in zip(make_queries(spec_of(pages), QUERIES), sizes.tolist(), strict=True):
+        words = [tokenizer.token(term) for term in vector.terms.tolist()]
+        found.append(" ".join([word for word in words if "#" not in word][:size]) or "harbour")
+    return found
+
+
+def alone(folder: Path, queries: list[str]) -> dict[str, float]:
+    """Processor microseconds of each part of an answer, in one thread without HTTP."""
+    from vsplade.serve.library import Library
+    from vsplade.serve.search import Answers, encode, parse_query_string
+    from vsplade.serve.settings import ServeLimits, Settings
+
+    with tempfile.TemporaryDirectory() as uploads:
+        (Path(uploads) / ".jobs").mkdir()
+        library = Library(Settings(str(folder), uploads))
+        library.warm_up()
+        index, answers, limits = library.index, Answers(library, ServeLimits()), ServeLimits()
+        asked = [b"k=10&q=" + query.replace(" ", "+").encode() for query in queries]
+        vectors = [index.encode_query(query) for query in queries]
+        index.search_batch(vectors[:50])
+        parts: dict[str, Callable[[int], object]] = {
+            "read the request": lambda i: parse_query_string(asked[i], limits),
+            "look the query's weights up": lambda i: index.encode_query(queries[i]),
+            "search": lambda i: index.search_batch([vectors[i]], 10)[0],
+            "hits with their metadata": lambda i: [
+                hit.metadata for hit in index.search_batch([vectors[i]], 10)[0]
+            ],
+            "the whole answer": lambda i: answers.quick("/v1/search", asked[i]),
+        }
+        times = {}
+        for name, part in parts.items():
+            start = time.thread_time()
+            for i in range(2000):
+                part(i)
+            times[name] = round((time.thread_time() - start) / 2000 * 1e6, 1)
+        document = json.loads(answers.answer(parse_query_string(asked[0], limits)))
+        start = time.thread_time()
+        for _ in range(2000):
+            encode(document)
+        times["write the JSON"] = round((time.thread_time() - start) / 2000 * 1e6, 1)
+        library.close()
+    return times
+
+
+def start_server(folder: Path, workers: int) -> tuple[subprocess.Popen[str], str]:
+    command = [
+        sys.executable,
+        "-m",
+        "vsplade",
+        "serve",
+        "--index",
+        str(folder),
+        "--port",
+        "0",
+        "--workers",
+        str(workers),
+    ]
+    server = subprocess.Popen([*command, "--read-only", "--json"], stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    told = ""
+    while not told.rstrip().endswith("}"):
+        told += server.stdout.readline()
+    url = json.loads(told)["url"]
+    for _ in range(600):
+        try:
+            # Several, so that every worker is asked.
+            for _ in range(8 * workers):
+                urllib.request.urlopen(url + "ready", timeout=5).read()
+            return server, url
+        except OSError:
+            time.sleep(0.5)
+    raise SystemExit("the server did not get ready")
+
+
+def measure(url: str, queries: list[str], connections: int, seconds: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        listed = Path(folder) / "queries.txt"
+        listed.write_text("\n".join(query.replace(" ", "+") for query in queries) + "\n")
+        script = Path(folder) / "wrk.lua"
+        script.write_text(SCRIPT.format(file=listed))
+        command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script), url]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    match = re.search(r"RESULT (\d+) (\d+) (\d+) (\S+) (\S+) (\S+) (\S+)", shown)
+    if match is None:
+        raise SystemExit(shown)
+    requests, micros, errors, p50, p95, p99, worst = (float(part) for part in match.groups())
+    return {
+        "connections": connections,
+        "searches_per_s": round(requests / micros * 1e6),
+        "errors": errors,
+        "p50_ms": round(p50 / 1000, 2),
+        "p95_ms": round(p95 / 1000, 2),
+        "p99_ms": round(p99 / 1000, 2),
+        "max_ms": round(worst / 1000, 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pages", type=int, default=100_000)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--connections", type=int, nargs="+", default=[8, 32])
+    parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "vsplade-serving")
+    parser.add_argument("--alone", action="store_true")
+    given = parser.parse_args()
+    folder = given.folder / f"{given.pages}.vsplade"
+    build(folder, given.pages)
+    queries = texts(given.pages)
+    report: dict[str, object] = {"pages": len(Index.open(folder)), "workers": given.workers}
+    if given.alone:
+        report["microseconds"] = alone(folder, queries)
+    server, url = start_server(folder, given.workers)
+    try:
+        measure(url, queries, given.connections[0], 3)
+        report["load"] = [measure(url, queries, count, given.seconds) for count in given.connections]
+    finally:
+        server.terminate()
+        server.wait()
+    print(json.dumps(report, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The paper's experiments on the data and encoder at hand: ``python -m research.experiments``."""

@@ -1,0 +1,169 @@
+"""``python -m research.experiments NAME DATASET ...``: one experiment, one JSON document."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from research.experiments import behaviour, flops, grounding, growth, scale
+from research.experiments.knownitem import page_texts
+from vsplade.encode import load_encoder
+from vsplade.encode.tokenizer import Tokenizer
+from vsplade.errors import InputError, VspladeError
+from vsplade.evaluate import PageVectors, evaluate_dataset, load_dataset, read_page_texts, read_run
+from vsplade.evaluate.dataset import Dataset
+from vsplade.evaluate.evaluator import bm25_encoder, encode_texts
+from vsplade.types import Encoder
+
+PAPER_PAGES = 18_700_000
+
+
+def _inputs(options: argparse.Namespace) -> tuple[Dataset, Encoder, PageVectors]:
+    """The data set, the encoder, and its page vectors: kept ones, or encoded now."""
+    dataset, encoder = load_dataset(options.dataset), load_encoder(options.encoder)
+    if options.vectors:
+        return dataset, encoder, PageVectors.load(options.vectors)
+    vectors = evaluate_dataset(dataset, encoder).vectors
+    if vectors is None:
+        raise InputError(f"{options.dataset} has no pages to encode.")
+    return dataset, encoder, vectors
+
+
+def _texts(options: argparse.Namespace, dataset: Dataset) -> dict[str, str]:
+    if not options.texts:
+        raise InputError("This experiment needs --texts: a jsonl of page texts (captions, OCR).")
+    texts = read_page_texts(options.texts, dataset.image_ids)
+    return {**texts, **dict.fromkeys((dataset.image_ids or frozenset()) - set(texts), "")}
+
+
+def run_grounding(options: argparse.Namespace) -> object:
+    """Reference: --reference texts, or the PDFs' own text layer."""
+    dataset, encoder, image = _inputs(options)
+    if options.reference:
+        reference = read_page_texts(options.reference, dataset.image_ids)
+    else:
+        reference = page_texts(dataset.files)
+    reference = {page: text for page, text in reference.items() if len(text.split()) >= 50}
+    views = {"text (upper bound)": grounding.weigh_texts(reference), "image": image}
+    if options.texts:
+        views["caption"] = grounding.weigh_texts(_texts(options, dataset))
+        views["gate (image x caption)"] = grounding.gate(image, views["caption"])
+    table = grounding.grounding(reference, views)
+    return {"dataset": dataset.name, "encoder": encoder.name, "pages": len(reference), "overlap": table}
+
+
+def run_union(options: argparse.Namespace) -> object:
+    dataset, encoder, image = _inputs(options)
+    return grounding.union_analysis(
+        dataset, encoder, image, grounding.weigh_texts(_texts(options, dataset), encoder)
+    )
+
+
+def run_behaviour(options: argparse.Namespace) -> object:
+    dataset, encoder, vectors = _inputs(options)
+    rows = [behaviour.behaviour(dataset, encoder, vectors)]
+    if options.texts:
+        texts = _texts(options, dataset)
+        bm25 = bm25_encoder(texts)
+        rows.append(behaviour.behaviour(dataset, bm25, encode_texts(bm25, texts)))
+    return rows
+
+
+def run_subsets(options: argparse.Namespace) -> object:
+    dataset = load_dataset(options.dataset)
+    if not options.run:
+        raise InputError("This experiment compares runs: give --run NAME=FILE, at least once.")
+    runs = {}
+    for given in options.run:
+        name, _, path = given.partition("=")
+        if not path:
+            raise InputError(f"Cannot read --run {given!r}: write NAME=FILE.")
+        runs[name] = read_run(path, dataset.queries, dataset.image_ids)
+    return {"dataset": dataset.name, "measure": "recall@5", "rows": behaviour.query_subsets(dataset, runs)}
+
+
+def run_flops(options: argparse.Namespace) -> object:
+    dataset, encoder, vectors = _inputs(options)
+    report = evaluate_dataset(dataset, encoder, vectors=vectors)
+    # What a neural encoder would be given; an encoder of ours may add related terms to a query.
+    lengths = [len(Tokenizer.load().encode(dataset.queries[query])) for query in dataset.judged]
+    tokens = round(sum(lengths) / len(lengths))
+    table = [row.to_json() for row in flops.serving_table(report.flops, tokens)]
+    return {"dataset": dataset.name, "encoder": encoder.name, "query_tokens": tokens, "per_query": table}
+
+
+def run_scale(options: argparse.Namespace) -> object:
+    """Full and two-stage search on the data set; with --sizes also faiss on so many random rows."""
+    dataset, encoder, vectors = _inputs(options)
+    sparse = scale.two_stage(dataset, encoder, vectors)
+    dense = [
+        scale.dense_latency(size, kind=kind) for size in options.sizes or () for kind in ("flat", "hnsw")
+    ]
+    return {"dataset": dataset.name, "encoder": encoder.name, "sparse": sparse, "dense": dense}
+
+
+def run_growth(options: argparse.Namespace) -> object:
+    dataset, encoder, vectors = _inputs(options)
+    others = []
+    for path in options.others:
+        loaded = PageVectors.load(path)
+        others += [(f"{path.stem}/{page}", vector) for page, vector in loaded.items()]
+    for path in options.other_texts:
+        others += [
+            (f"{path.name}/{page}", grounding.weigh_text(text, encoder)) for page, text in _any_texts(path)
+        ]
+    found = PageVectors.collect(others)
+    sizes = options.sizes or [len(vectors), len(vectors) + len(found)]
+    rows = growth.recall_as_it_grows(dataset, encoder, vectors, found, sizes)
+    line = {f"recall@5 at {PAPER_PAGES:,} pages": round(growth.extrapolate(rows, PAPER_PAGES), 3)}
+    return {
+        "dataset": dataset.name,
+        "encoder": encoder.name,
+        "real others": len(found),
+        "rows": rows,
+        "extrapolation, not measured": line,
+    }
+
+
+def _any_texts(path: Path) -> list[tuple[str, str]]:
+    """Texts of a jsonl that was not made for us: the field ``text`` of every line."""
+    from vsplade.evaluate.tables import read_rows
+
+    return [(str(number), row.text("text", "tsv", "table")) for number, row in enumerate(read_rows(path))]
+
+
+EXPERIMENTS: dict[str, Callable[[argparse.Namespace], object]] = {
+    "grounding": run_grounding,
+    "union": run_union,
+    "behaviour": run_behaviour,
+    "subsets": run_subsets,
+    "flops": run_flops,
+    "growth": run_growth,
+    "scale": run_scale,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("experiment", choices=EXPERIMENTS)
+    parser.add_argument("dataset", type=Path)
+    parser.add_argument("--encoder", help="default: the best that is installed")
+    parser.add_argument("--vectors", type=Path, help="page vectors kept by vsplade eval --keep-vectors")
+    parser.add_argument("--texts", type=Path, help="captions or OCR: {_id, text} lines")
+    parser.add_argument("--reference", type=Path, help="grounding: texts of the pages; default: text layers")
+    parser.add_argument("--run", action="append", default=[], help="subsets: NAME=FILE, a TREC run")
+    parser.add_argument("--others", type=Path, nargs="*", default=[], help="growth: vectors of other pages")
+    parser.add_argument("--other-texts", type=Path, nargs="*", default=[], help="growth: other texts (jsonl)")
+    parser.add_argument("--sizes", type=int, nargs="*", help="growth, scale: corpus sizes")
+    options = parser.parse_args()
+    try:
+        print(json.dumps(EXPERIMENTS[options.experiment](options), indent=1))
+    except VspladeError as error:
+        sys.exit(f"Error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""How rankings behave: kinds of queries, masked queries, margins, stop words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from research.experiments.stopwords import LUCENE
+from vsplade.encode.tokenizer import Tokenizer
+from vsplade.evaluate.dataset import Dataset
+from vsplade.evaluate.encoding import WithQueries
+from vsplade.evaluate.evaluator import search_queries
+from vsplade.evaluate.measures import active_terms, measure, per_query
+from vsplade.evaluate.runs import Run
+from vsplade.evaluate.vectors import PageVectors
+from vsplade.types import Encoder, SparseVector, TermStatistics
+
+SUBSETS: Mapping[str, Callable[[str], bool]] = {
+    "has digit": lambda text: any(char.isdigit() for char in text),
+    "has uppercase": lambda text: any(char.isupper() for char in text[1:]),
+    "both": lambda text: any(c.isdigit() for c in text) and any(c.isupper() for c in text[1:]),
+    "all": lambda text: True,
+}
+"""As the paper splits them: digits anywhere, capitals beyond the first character."""
+
+
+def query_subsets(
+    dataset: Dataset, runs: Mapping[str, Run], name: str = "recall@5"
+) -> list[dict[str, object]]:
+    """The measure of every run on every kind of query, and the share of queries that are of the kind."""
+    values = {system: per_query(dataset.qrels, run, [name])[name] for system, run in runs.items()}
+    rows: list[dict[str, object]] = []
+    for subset, belongs in SUBSETS.items():
+        chosen = [query for query in dataset.judged if belongs(dataset.queries[query])]
+        row: dict[str, object] = {"subset": subset, "share": round(len(chosen) / len(dataset.judged), 4)}
+        for system, scores in values.items():
+            mean = float(np.mean([scores[query] for query in chosen])) if chosen else 0.0
+            row[system] = round(mean, 4)
+        rows.append(row)
+    return rows
+
+
+def behaviour(dataset: Dataset, encoder: Encoder, vectors: PageVectors, k: int = 100) -> dict[str, object]:
+    """The paper's table of masking, margin, stop words and active terms, for one encoder."""
+    run, _, _ = search_queries(dataset, encoder, vectors, k)
+    masked, _, _ = search_queries(dataset, mask_queries(encoder), vectors, k)
+    before = measure(dataset.qrels, run, ["ndcg@5"])["ndcg@5"]
+    after = measure(dataset.qrels, masked, ["ndcg@5"])["ndcg@5"]
+    absolute, relative = margins(run)
+    stop = stop_terms()
+    return {
+        "dataset": dataset.name,
+        "encoder": encoder.name,
+        "ndcg@5": round(before, 4),
+        "ndcg@5, half of the query masked": round(after, 4),
+        "change": round(after / before - 1, 4) if before else 0.0,
+        "margin of the first over the second": round(absolute, 4),
+        "margin as a share of the first's score": round(relative, 4),
+        "stop words a page": round(float(np.mean([count_in(vector, stop) for vector in vectors])), 2),
+        "stop words' share of matched terms": round(stop_share(dataset, encoder, vectors, stop), 4),
+        "active terms a page": round(active_terms(vectors), 1),
+    }
+
+
+def margins(run: Mapping[str, Mapping[str, float]]) -> tuple[float, float]:
+    """Mean distance of the best page's score from the second's: as it is, and as a share of the best."""
+    absolute, relative = [], []
+    for pages in run.values():
+        best = sorted(pages.values(), reverse=True)[:2]
+        if len(best) == 2:
+            absolute.append(best[0] - best[1])
+            relative.append((best[0] - best[1]) / best[0] if best[0] else 0.0)
+    return (float(np.mean(absolute)), float(np.mean(relative))) if absolute else (0.0, 0.0)
+
+
+def stop_terms() -> frozenset[int]:
+    """Terms of the 33 stop words of Lucene; our vocabulary is uncased, so casing needs no variants."""
+    tokenizer = Tokenizer.load()
+    return frozenset(terms[0] for word in LUCENE if len(terms := tokenizer.encode(word)) == 1)
+
+
+def count_in(vector: SparseVector, terms: frozenset[int]) -> int:
+    return sum(int(term) in terms for term in vector.terms)
+
+
+def stop_share(dataset: Dataset, encoder: Encoder, vectors: PageVectors, stop: frozenset[int]) -> float:
+    """Of the terms that a query shares with its relevant pages: how many are stop words."""
+    by_id = dict(vectors.items())
+    matched = stopped = 0
+    for query in dataset.judged:
+        asked = encoder.encode_query(dataset.queries[query])
+        for page, relevance in dataset.qrels[query].items():
+            if relevance > 0:
+                shared = np.intersect1d(asked.terms, by_id[page].terms)
+                matched += len(shared)
+                stopped += sum(int(term) in stop for term in shared)
+    return stopped / matched if matched else 0.0
+
+
+def mask_queries(encoder: Encoder, share: float = 0.5) -> WithQueries:
+    """An encoder whose queries lose the heavier part of their terms (rounded down)."""
+
+    def weigh(text: str, statistics: TermStatistics | None) -> SparseVector:
+        query = encoder.encode_query(text, statistics)
+        gone = int(len(query) * share)
+        keep = np.sort(np.lexsort((query.terms, -query.weights))[gone:])
+        return SparseVector(query.terms[keep], query.weights[keep])
+
+    return WithQueries(encoder, weigh)

@@ -1,0 +1,99 @@
+"""A recall set for large corpora, as the paper builds one from PDFA and DocMatix.
+
+    python -m research.experiments.docmatix FOLDER docmatix/*.parquet --questions 1000
+
+Rows are DocMatix's: ``images`` (the pages of a document) and ``texts`` (questions and answers about it).
+Every page is an item of the corpus; every question is a query whose relevant items are all pages of its
+document. Documents without questions (PDFA's) only make the corpus larger.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from vsplade.errors import InputError
+from vsplade.evaluate.tables import read_rows
+
+_ENDINGS = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}
+
+
+def write_recall_set(
+    folder: Path, files: Iterable[Path], questions: int, seed: int = 0, documents: int | None = None
+) -> tuple[int, int]:
+    """Write images, queries and judgements; returns how many pages and queries. Questions are a random
+    sample.
+    """
+    images = folder / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    asked: list[tuple[str, list[str]]] = []
+    pages = count = 0
+    for file in files:
+        for row in read_rows(file):
+            if documents is not None and count >= documents:
+                break
+            ids = [f"d{count}_{number}" for number in range(1, len(row.get("images") or ()) + 1)]
+            if not ids:
+                raise InputError(f"{row.where}: the document has no pages; the columns are {', '.join(row)}.")
+            for page, image in zip(ids, row["images"], strict=True):
+                body = _bytes(image, row.where)
+                ending = next((end for magic, end in _ENDINGS.items() if body.startswith(magic)), None)
+                if ending is None:
+                    raise InputError(f"{row.where}: page {page} is no PNG, JPEG or WebP picture.")
+                (images / f"{page}{ending}").write_bytes(body)
+            asked += [(question, ids) for question in _questions(row.get("texts"), row.where)]
+            pages += len(ids)
+            count += 1
+    if not asked:
+        raise InputError("None of the documents has a question; a recall set needs some.")
+    chosen = random.Random(seed).sample(asked, min(questions, len(asked)))
+    _write(folder, chosen)
+    return pages, len(chosen)
+
+
+def _write(folder: Path, chosen: list[tuple[str, list[str]]]) -> None:
+    queries = [json.dumps({"_id": f"q{n}", "text": text}) for n, (text, _) in enumerate(chosen)]
+    qrels = [f"q{n}\t{page}\t1" for n, (_, ids) in enumerate(chosen) for page in ids]
+    (folder / "queries.jsonl").write_text("\n".join(queries) + "\n", encoding="utf-8")
+    lines = ["query-id\tcorpus-id\tscore", *qrels]
+    (folder / "qrels.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _questions(texts: Any, where: str) -> list[str]:
+    """The users' turns; a row without any is a document that nobody asked about."""
+    found = []
+    for turn in texts or ():
+        if not isinstance(turn, Mapping) or "user" not in turn:
+            raise InputError(f"{where}: expected texts as {{user, assistant}}, found {str(turn)[:60]!r}.")
+        if str(turn["user"]).strip():
+            found.append(str(turn["user"]).strip())
+    return found
+
+
+def _bytes(image: Any, where: str) -> bytes:
+    body = image.get("bytes") if isinstance(image, Mapping) else image
+    if not isinstance(body, bytes) or not body:
+        raise InputError(f"{where}: the picture of a page is missing.")
+    return body
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--questions", type=int, default=1000)
+    parser.add_argument("--documents", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    pages, queries = write_recall_set(
+        options.folder, options.files, options.questions, options.seed, options.documents
+    )
+    print(f"{options.folder}: {pages} pages, {queries} questions")
+
+
+if __name__ == "__main__":
+    main()

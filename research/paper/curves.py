@@ -1,0 +1,168 @@
+"""The ablation's results for people: a table in Markdown, and curves over training.
+
+python -m research.paper.curves results/ablation.json --curves curves.png > table.md
+python -m research.paper.curves results/ablation.json --rows "bag of words" Li-LSR --curves two.png
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from vsplade.errors import InputError, MissingExtraError
+
+MEASURES = {"ndcg@5": "NDCG@5", "flops": "FLOPS", "active": "active terms", "stop_share": "stop words"}
+
+SCALES = {"ndcg@5": "linear", "active": "log", "stop_share": "linear"}
+"""What is drawn of the dev sets, and how."""
+
+Results = dict[str, list[dict[str, Any]]]
+
+
+def read_results(path: Path) -> Results:
+    """Runs by row, in the order in which rows were first listed."""
+    try:
+        runs = json.loads(path.read_text("utf-8"))["results"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} holds no results of the ablation ({error}).") from error
+    from research.paper.ablation import ROWS
+
+    rows: Results = {}
+    for name in ("before training", *(row.name for row in ROWS)):
+        found = sorted(
+            (run for run in runs if run["row"] == name and "failed" not in run), key=lambda run: run["seed"]
+        )
+        if found:
+            rows[name] = found
+    return rows
+
+
+def choose(rows: Results, names: list[str]) -> Results:
+    unknown = [name for name in names if name not in rows]
+    if unknown:
+        raise InputError(f"There is no row {unknown[0]!r}. There are: {', '.join(rows)}.")
+    return {name: runs for name, runs in rows.items() if not names or name in (*names, "before training")}
+
+
+def table(rows: Results) -> str:
+    """Means over seeds; of NDCG@5 also the smallest and the largest."""
+    sets = [name for name in next(iter(rows.values()))[0]["final"] if name != "step"]
+    head = ["row", *(f"{name}: {measure}" for name in sets for measure in MEASURES.values())]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for row, runs in rows.items():
+        cells = [row + (" (not a number)" if any(run.get("stopped") for run in runs) else "")]
+        cells += [
+            _cell([run["final"][name][measure] for run in runs], measure)
+            for name in sets
+            for measure in MEASURES
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(values: list[float], measure: str) -> str:
+    mean = float(np.mean(values))
+    if measure == "ndcg@5":
+        spread = f" ({min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
+        return f"{mean:.3f}{spread}"
+    return {"flops": f"{mean:.2f}", "active": f"{mean:.0f}", "stop_share": f"{100 * mean:.1f} %"}[measure]
+
+
+def draw(rows: Results, path: Path) -> None:
+    """Lines are means over seeds, bands reach from the lowest seed to the highest."""
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("Drawing curves", "eval") from error
+    trained = {name: runs for name, runs in rows.items() if any(run["curve"] for run in runs)}
+    if not trained:
+        raise InputError("There is no trained row to draw.")
+    sets = [name for name in next(iter(trained.values()))[0]["final"] if name != "step"]
+    before = rows["before training"][0]["final"] if "before training" in rows else None
+    pyplot.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
+    figure, axes = pyplot.subplots(4, len(sets), figsize=(4.6 * len(sets), 11), squeeze=False)
+    colours = {row: pyplot.get_cmap("tab10")(n % 10) for n, row in enumerate(trained)}
+    panels = [(measure, name) for measure in SCALES for name in sets]
+    for axis, (measure, name) in zip(axes.flat, panels, strict=False):
+        for row, runs in trained.items():
+            # The start is as good as a third stop words: it would press all that follows to the ground.
+            first = before if measure != "stop_share" else None
+            steps, values = _measured(runs, name, measure, first)
+            axis.plot(steps, values.mean(0), color=colours[row], label=row, linewidth=1.4)
+            axis.fill_between(
+                steps, values.min(0), values.max(0), color=colours[row], alpha=0.13, linewidth=0
+            )
+        axis.set_title(f"{name}: {MEASURES[measure]}", fontsize=9)
+        axis.set_yscale(SCALES[measure])
+    for axis, part in zip(axes[3], ("rank", "active"), strict=False):
+        for row, runs in trained.items():
+            curves = [_smooth((p["step"], p[part]) for p in run["curve"] if p["pages"]) for run in runs]
+            for curve in curves:
+                axis.plot(*curve, color=colours[row], label=row, linewidth=1.0)
+        axis.set_title(
+            {"rank": "training pages: loss of ranking", "active": "training pages: active terms"}[part]
+        )
+        axis.title.set_fontsize(9)
+        axis.set_yscale("log")
+    for axis in axes.flat:
+        axis.grid(alpha=0.3)
+    for axis in axes[-1]:
+        axis.set_xlabel("step")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=2, frameon=False)
+    figure.tight_layout(rect=(0, 0.015 + 0.018 * -(-len(trained) // 2), 1, 1))
+    figure.savefig(path, dpi=80)
+    pyplot.close(figure)
+    if path.suffix == ".png":  # a fourth of the size, for pages that show it
+        with Image.open(path) as full:
+            small = full.convert("RGB").quantize(96)
+        small.save(path, optimize=True)
+
+
+def _measured(
+    runs: list[dict[str, Any]], name: str, measure: str, before: dict[str, Any] | None
+) -> tuple[list[int], NDArray[np.float64]]:
+    """Steps that all seeds reached, and (seeds, steps) values; the untrained model stands at step 0."""
+    count = min(len(run["measured"]) for run in runs)
+    steps = [point["step"] for point in runs[0]["measured"][:count]]
+    values = np.array([[point[name][measure] for point in run["measured"][:count]] for run in runs])
+    if before is None:
+        return steps, values
+    start = np.full((len(runs), 1), before[name][measure])
+    return [0, *steps], np.concatenate([start, values], 1)
+
+
+def _smooth(points: Iterable[tuple[int, float]], width: int = 5) -> tuple[list[int], list[float]]:
+    pairs = list(points)
+    steps, values = [step for step, _ in pairs], [value for _, value in pairs]
+    return steps, [float(np.median(values[max(0, n - width + 1) : n + 1])) for n in range(len(values))]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("results", type=Path)
+    parser.add_argument(
+        "--rows", nargs="+", metavar="ROW", help="these rows only, beside the untrained model"
+    )
+    parser.add_argument("--curves", type=Path, help="a picture to draw")
+    given = parser.parse_args()
+    rows = choose(read_results(given.results), given.rows or [])
+    print(table(rows))
+    if given.curves:
+        draw(rows, given.curves)
+
+
+if __name__ == "__main__":
+    main()

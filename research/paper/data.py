@@ -1,0 +1,198 @@
+"""The paper's training pairs: ColPali's train set and RLHN in their hub layouts, and captions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vsplade.errors import InputError, MissingExtraError
+from vsplade.jsonl import read_objects
+from vsplade.train.pairs import ImagePair, TextPair
+
+_GROUPS_KEPT = 4
+
+
+def picture_id(image: bytes) -> str:
+    """Captions are kept by what a picture shows, not by where it lay."""
+    return hashlib.blake2b(image, digest_size=12).hexdigest()
+
+
+class ParquetTable:
+    """Rows of all parquet files of a folder that have a value in ``needed``, with a few row groups in
+    memory.
+    """
+
+    def __init__(self, folder: Path, columns: Sequence[str], needed: str) -> None:
+        try:
+            from pyarrow import ArrowException, parquet
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("Reading parquet files", "hf") from error
+        files = sorted(folder.rglob("*.parquet"))
+        if not files:
+            raise InputError(
+                f"There are no parquet files in {folder}. Give the folder of the downloaded data set."
+            )
+        self._columns = list(columns)
+        self._places: list[tuple[Path, int]] = []
+        self._kept: list[list[int]] = []
+        self._cache: OrderedDict[int, list[dict[str, Any]]] = OrderedDict()
+        for path in files:
+            try:
+                file = parquet.ParquetFile(path)
+            except (ArrowException, OSError) as error:
+                raise InputError(f"{path} cannot be read as parquet ({error}). Download it again.") from error
+            missing = [name for name in columns if name not in file.schema_arrow.names]
+            if missing:
+                raise InputError(
+                    f"{path} has no column {', '.join(missing)}; it has {', '.join(file.schema_arrow.names)}."
+                )
+            for group in range(file.num_row_groups):
+                values = file.read_row_group(group, columns=[needed]).column(needed).to_pylist()
+                self._places.append((path, group))
+                self._kept.append([row for row, value in enumerate(values) if value])
+        self.groups = [len(rows) for rows in self._kept]
+        self._starts = np.concatenate([[0], np.cumsum(self.groups)])
+        if not self._starts[-1]:
+            raise InputError(f"No row of {folder} has a value in the column {needed!r}.")
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        group = int(np.searchsorted(self._starts, number, side="right")) - 1
+        return self._group(group)[self._kept[group][number - int(self._starts[group])]]
+
+    @property
+    def stamp(self) -> list[list[object]]:
+        """Changes when a file does: names, sizes, times, and rows in use."""
+        facts = [(path.name, path.stat()) for path in dict.fromkeys(path for path, _ in self._places)]
+        return [*([name, stat.st_size, stat.st_mtime_ns] for name, stat in facts), [*self.groups]]
+
+    def map_column(self, column: str, work: Callable[[Any], str], threads: int = 8) -> list[str]:
+        """``work`` on the values of one column, row by row in order; other columns are not read."""
+        from pyarrow import parquet
+
+        def one(group: int) -> list[str]:
+            path, number = self._places[group]
+            values = parquet.ParquetFile(path).read_row_group(number, columns=[column]).column(column)
+            return [work(values[row].as_py()) for row in self._kept[group]]
+
+        with ThreadPoolExecutor(threads) as pool:
+            return [made for part in pool.map(one, range(len(self._places))) for made in part]
+
+    def _group(self, group: int) -> list[dict[str, Any]]:
+        if group in self._cache:
+            self._cache.move_to_end(group)
+            return self._cache[group]
+        from pyarrow import parquet
+
+        path, number = self._places[group]
+        rows: list[dict[str, Any]] = (
+            parquet.ParquetFile(path).read_row_group(number, columns=self._columns).to_pylist()
+        )
+        self._cache[group] = rows
+        while len(self._cache) > _GROUPS_KEPT:
+            self._cache.popitem(last=False)
+        return rows
+
+
+class ColpaliPairs:
+    """``vidore/colpali_train_set``: an image and a query a row."""
+
+    def __init__(self, folder: Path, captions: Mapping[str, str] | None = None) -> None:
+        self._table = ParquetTable(folder, ("image", "query"), "query")
+        self._captions = captions
+        self.groups: Sequence[int] = self._table.groups
+
+    def __getitem__(self, number: int) -> ImagePair:
+        row = self._table[number]
+        image = _picture(row["image"])
+        name = picture_id(image)
+        return ImagePair(name, str(row["query"]), image, _caption(self._captions, name))
+
+    def ids(self, beside: Path) -> list[str]:
+        """The picture id of every row. All pictures must be read for it, once: the list is kept in a file
+        beside the captions, and made anew when the data set's files change.
+        """
+        path = beside.with_name(beside.name + ".rows")
+        stamp = json.loads(json.dumps(self._table.stamp))
+        if path.is_file():
+            try:
+                kept = json.loads(path.read_text("utf-8"))
+                if kept["stamp"] == stamp:
+                    return [str(name) for name in kept["ids"]]
+            except (ValueError, KeyError, TypeError):
+                pass  # half a file: it is made again
+        ids = self._table.map_column("image", lambda value: picture_id(_picture(value)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # under torchrun, several write it
+        partial.write_text(json.dumps({"stamp": stamp, "ids": ids}) + "\n", "utf-8")
+        os.replace(partial, path)
+        return ids
+
+
+class RlhnPairs:
+    """``rlhn/rlhn-680K`` and its sisters: a query, right passages and hard negatives a row."""
+
+    def __init__(self, folder: Path, negatives: int) -> None:
+        columns = ("query", "positive_passages", "negative_passages")
+        self._table = ParquetTable(folder, columns, "negative_passages" if negatives else "positive_passages")
+        self._negatives = negatives
+        self.groups: Sequence[int] = self._table.groups
+
+    def __getitem__(self, number: int) -> TextPair:
+        row = self._table[number]
+        if not row["positive_passages"]:
+            raise InputError(f"Row {number} of the text pairs has no right passage.")
+        wrong = [_passage(passage) for passage in row["negative_passages"] or []]
+        # Fewer than wished for: they come again, so that every query has as many.
+        chosen = [wrong[n % len(wrong)] for n in range(self._negatives)]
+        return TextPair(str(row["query"]), (_passage(row["positive_passages"][0]), *chosen))
+
+
+def read_captions(path: Path) -> dict[str, str]:
+    """``{"id": ..., "caption": ...}`` a line, as ``captions`` writes them."""
+    found = {}
+    for number, row in read_objects(path):
+        if not isinstance(row.get("id"), str) or not isinstance(row.get("caption"), str):
+            raise InputError(f"{path}, line {number}: a caption needs a text 'id' and a text 'caption'.")
+        found[row["id"]] = row["caption"]
+    return found
+
+
+def check_captions(ids: Sequence[str], captions: Mapping[str, str]) -> None:
+    """All pictures have a caption: better known before a run than in the middle of it."""
+    missing = [name for name in ids if name not in captions]
+    if missing:
+        raise InputError(
+            f"{len(missing)} of {len(ids)} pictures have no caption (first {missing[0]}). "
+            "The captions belong to other pictures, or captioning has not finished: run it again."
+        )
+
+
+def _picture(value: Any) -> bytes:
+    """Of the column ``image``: the bytes themselves, or the hub's structure around them."""
+    image = value.get("bytes") if isinstance(value, dict) else value
+    if not isinstance(image, bytes):
+        raise InputError("A row of the image pairs holds no picture in its column 'image'.")
+    return image
+
+
+def _caption(captions: Mapping[str, str] | None, name: str) -> str | None:
+    if captions is None:
+        return None
+    if name not in captions:
+        raise InputError(
+            f"There is no caption for the picture {name}: the captions belong to other pictures."
+        )
+    return captions[name]
+
+
+def _passage(passage: Mapping[str, Any]) -> str:
+    title, text = str(passage.get("title") or "").strip(), str(passage.get("text") or "").strip()
+    return f"{title} {text}".strip()

@@ -1,0 +1,49 @@
+"""The paper's model trained on the paper's data; under torchrun, on several GPUs.
+
+``vsplade train --from-pdfs`` trains it on PDFs. docs/paper-model.md explains both.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from research.command import main
+from research.paper.data import ColpaliPairs, RlhnPairs, check_captions, read_captions
+from research.paper.options import PaperOptions
+from vsplade.cli.common import note
+from vsplade.encode.modernvbert.encoder import find_model
+from vsplade.errors import InputError
+from vsplade.train.adapt import Say, configuration, silent
+from vsplade.train.loop import Run, train
+from vsplade.train.pairs import FolderPairs, ImagePairs
+
+
+def train_paper(options: PaperOptions, say: Say = silent) -> dict[str, Any]:
+    """Train the paper's model on ColPali's train set or a folder of pairs, with RLHN's texts where given."""
+    config = configuration(options.config, options.set)
+    images = _images(options, config.captions != "none")
+    texts = RlhnPairs(options.texts, config.hard_negatives) if options.texts is not None else None
+    run = Run(find_model(options.backbone), options.out, options.device, options.every, options.stop_after)
+    return train(config, run, images, texts, say)
+
+
+def _images(options: PaperOptions, captions: bool) -> ImagePairs:
+    if (options.pages is None) == (options.pairs is None):
+        raise InputError("Give one source of pages: --pages or --pairs.")
+    if options.pairs is not None:
+        return FolderPairs(options.pairs, captions)
+    assert options.pages is not None
+    if not captions:
+        return ColpaliPairs(options.pages)
+    if options.captions is None:
+        raise InputError("This configuration trains with captions: give --captions, or --set captions=none.")
+    known = read_captions(options.captions)
+    pairs = ColpaliPairs(options.pages, known)
+    check_captions(pairs.ids(options.captions), known)
+    return pairs
+
+
+if __name__ == "__main__":
+    # Under torchrun all processes come here; the first one speaks.
+    main(train_paper, PaperOptions, say=note if os.environ.get("RANK", "0") == "0" else silent)

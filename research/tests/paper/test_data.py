@@ -1,0 +1,208 @@
+"""Readers of the public layouts, of folders and of PDFs; the plan of a run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("pyarrow")
+
+from research.paper import data
+from research.paper.data import (
+    ColpaliPairs,
+    RlhnPairs,
+    check_captions,
+    picture_id,
+    read_captions,
+)
+from vsplade.errors import InputError
+from vsplade.train.batches import Loader, Plan
+from vsplade.train.config import PaperConfig
+from vsplade.train.pairs import FolderPairs, shuffled
+from vsplade.train.pdfs import PdfOptions, pick_queries, prepare_pdfs
+
+from .conftest import WORDS, picture
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+def test_colpali_rows(colpali: Path) -> None:
+    pairs = ColpaliPairs(colpali)
+    assert list(pairs.groups) == [4, 4, 2, 3, 4, 2]  # the row without a query is left out
+    kept = [n for n in range(20) if n != 13]
+    for place, n in enumerate(kept):
+        pair = pairs[place]
+        assert (pair.query, pair.image, pair.caption) == (f" {WORDS[n % 5]} page", picture(n), None)
+        assert pair.id == picture_id(picture(n))
+
+
+def test_captions_must_match_their_pages(colpali: Path, tmp_path: Path) -> None:
+    captions = {picture_id(picture(n)): f"caption {n}" for n in range(20)}
+    pairs = ColpaliPairs(colpali, captions)
+    assert pairs[2].caption == "caption 2"
+    ids = pairs.ids(tmp_path / "captions.jsonl")
+    assert ids == [picture_id(picture(n)) for n in range(20) if n != 13]
+    check_captions(ids, captions)
+    others = {picture_id(picture(n)): "x" for n in range(3)}
+    with pytest.raises(InputError, match="16 of 19 pictures have no caption"):
+        check_captions(ids, others)
+    with pytest.raises(InputError, match="belong to other pictures"):
+        ColpaliPairs(colpali, others)[10]
+    path = tmp_path / "captions.jsonl"
+    for line, message in (
+        ("{", "line 1: not JSON"),
+        ("[1]", "expected a JSON object"),
+        ('{"id": 3}', "text 'id'"),
+    ):
+        path.write_text(line + "\n")
+        with pytest.raises(InputError, match=message):
+            read_captions(path)
+
+
+def test_pictures_are_read_once_for_their_ids(
+    colpali: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "data"
+    shutil.copytree(colpali, copy)
+    ids = ColpaliPairs(copy).ids(tmp_path / "captions.jsonl")
+    with monkeypatch.context() as patch:
+        patch.setattr(data, "picture_id", lambda _: pytest.fail("read again"))
+        assert ColpaliPairs(copy).ids(tmp_path / "captions.jsonl") == ids
+    (tmp_path / "captions.jsonl.rows").write_text('{"stamp": [')  # a run that was killed
+    assert ColpaliPairs(copy).ids(tmp_path / "captions.jsonl") == ids
+    next(copy.rglob("*.parquet")).unlink()
+    assert len(ColpaliPairs(copy).ids(tmp_path / "captions.jsonl")) < len(ids)
+
+
+def test_rlhn_rows(rlhn: Path) -> None:
+    pairs = RlhnPairs(rlhn, 2)
+    assert sum(pairs.groups) == 14  # one row has no hard negatives left
+    assert all(len(pairs[n].passages) == 3 for n in range(14))
+    single = next(p for p in (pairs[n] for n in range(14)) if p.passages[1] == p.passages[2])
+    assert single.passages[0].startswith("Title 4 ")
+    assert sum(RlhnPairs(rlhn, 0).groups) == 15
+    assert len(RlhnPairs(rlhn, 0)[3].passages) == 1
+
+
+def test_wrong_folders(colpali: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no parquet files"):
+        ColpaliPairs(tmp_path)
+    with pytest.raises(InputError, match="no column positive_passages"):
+        RlhnPairs(colpali, 2)
+    (tmp_path / "x.parquet").write_bytes(b"nothing")
+    with pytest.raises(InputError, match="cannot be read as parquet"):
+        ColpaliPairs(tmp_path)
+
+
+def test_folder_pairs(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(picture(1))
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(json.dumps({"image": "a.png", "query": "q", "caption": "c"}) + "\n")
+    pair = FolderPairs(tmp_path, True)[0]
+    assert (pair.query, pair.caption, pair.image) == ("q", "c", picture(1))
+    for row, message in (
+        ({"image": "a.png", "query": "q"}, "caption must be a text"),
+        ({"image": "b.png", "query": "q", "caption": "c"}, "missing, first b.png"),
+    ):
+        path.write_text(json.dumps(row) + "\n")
+        with pytest.raises(InputError, match=message):
+            FolderPairs(tmp_path, True)
+    path.write_text("")
+    with pytest.raises(InputError, match="empty"):
+        FolderPairs(tmp_path, False)
+
+
+def test_shuffling_keeps_groups_together() -> None:
+    order = shuffled([4, 3, 5], seed=1, epoch=0)
+    assert sorted(order.tolist()) == list(range(12))
+    assert order.tolist() == shuffled([4, 3, 5], 1, 0).tolist()
+    assert order.tolist() != shuffled([4, 3, 5], 1, 1).tolist()
+    group = np.repeat([0, 1, 2], [4, 3, 5])[order]
+    assert (np.diff(group) != 0).sum() == 2
+
+
+def test_three_batches_of_texts_for_each_of_images() -> None:
+    plan = Plan(PaperConfig(batch=4, epochs=2), [10, 10], [30])
+    assert plan.steps == 2 * 5 * 4
+    kinds = [plan.kind(step) for step in range(plan.steps)]
+    for block in range(10):
+        assert Counter(kinds[4 * block : 4 * block + 4]) == {"image": 1, "text": 3}
+    assert len({kinds[4 * b : 4 * b + 4].index("image") for b in range(10)}) > 1
+    images = [plan.rows(step) for step in range(plan.steps) if kinds[step] == "image"]
+    for epoch in (images[:5], images[5:]):
+        assert sorted(np.concatenate(epoch).tolist()) == list(range(20))
+    texts = [plan.rows(step) for step in range(plan.steps) if kinds[step] == "text"]
+    assert len(np.unique(np.concatenate(texts[:7]))) == 28
+
+
+def test_processes_share_one_batch() -> None:
+    one, two = Plan(PaperConfig(batch=8), [40], None), Plan(PaperConfig(batch=4), [40], None, processes=2)
+    assert one.steps == two.steps
+    assert all(np.array_equal(one.rows(step), two.rows(step)) for step in range(one.steps))
+    with pytest.raises(InputError, match="one step takes 84"):
+        Plan(PaperConfig(), [40], None, processes=2)
+
+
+def test_batches(backbone: Path, colpali: Path, rlhn: Path) -> None:
+    from tests.encode.modernvbert import tiny
+
+    from vsplade.encode.modernvbert.processor import PageProcessor
+
+    config = PaperConfig(batch=3, longest_text=10)
+    captions = {picture_id(picture(n)): "red green blue page total " * 9 for n in range(20)}
+    images, texts = ColpaliPairs(colpali, captions), RlhnPairs(rlhn, 2)
+    plan = Plan(config, images.groups, texts.groups)
+    loader = Loader(config, plan, PageProcessor(backbone), images, texts)
+    made = list(loader.run(0, 4))
+    image = next(batch for batch in made if batch.tiles is not None)
+    assert image.tiles is not None
+    assert image.captions is not None
+    assert int((image.pages.ids == tiny.IMAGE_TOKEN).sum()) == len(image.tiles) * tiny.TOKENS_A_TILE
+    assert image.captions.ids.shape == (3, 10)
+    assert image.captions.ids[:, -1].tolist() == [tiny.SPECIAL[2]] * 3  # cut, but still closed by [SEP]
+    assert not np.isin(image.queries.ids[image.queries.mask.bool()].numpy(), tiny.SPECIAL).any()
+    text = next(batch for batch in made if batch.tiles is None)
+    assert len(text.pages.ids) == 9
+    step = next(step for step in range(4) if plan.kind(step) == "text")
+    encode = PageProcessor(backbone).text_ids
+    right = [encode(texts[int(row)].passages[0], 10) for row in plan.rows(step)]
+    assert text.pages.ids[:3].tolist() == [
+        row + [tiny.SPECIAL[3]] * (text.pages.ids.shape[1] - len(row)) for row in right
+    ]
+    with pytest.raises(InputError, match="has no caption"):
+        list(Loader(config, plan, PageProcessor(backbone), ColpaliPairs(colpali), texts).run(0, 4))
+
+
+def test_pdfs_become_pairs(tmp_path: Path) -> None:
+    source = tmp_path / "pdfs"
+    source.mkdir()
+    for name in ("paper.pdf", "scan.pdf"):
+        (source / name).write_bytes((EXAMPLES / name).read_bytes())
+    counts = prepare_pdfs(source, tmp_path / "out", PdfOptions(longest_edge=200))
+    assert counts["pages"] > 0
+    assert counts["skipped"] > 0  # the scan has no text layer
+    pairs = FolderPairs(tmp_path / "out", True)
+    assert sum(pairs.groups) == counts["pairs"]
+    first = pairs[0]
+    assert first.query in (first.caption or "")
+    assert 4 <= len(first.query.split()) <= 12
+    again = prepare_pdfs(source, tmp_path / "out", PdfOptions(longest_edge=200))
+    assert (again["pairs"], again["pages"]) == (counts["pairs"], 0)
+    (source / "paper.pdf").unlink()
+    with pytest.raises(InputError, match="text layer"):
+        prepare_pdfs(source, tmp_path / "other", PdfOptions(longest_edge=200))
+
+
+def test_queries_from_text() -> None:
+    text = "\n".join(f"line {n} has some words of its own in it" for n in range(20))
+    picked = pick_queries(text, PdfOptions(), "a_1")
+    assert len(picked) == 2
+    assert picked == pick_queries(text, PdfOptions(), "a_1")
+    assert picked != pick_queries(text, PdfOptions(), "a_2")
+    assert pick_queries("too short", PdfOptions(), "a") == []

@@ -1,0 +1,304 @@
+"""The loop: it learns, resumes bit for bit, stops at a NaN without losing work, and many processes are one
+batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("pyarrow")
+
+from safetensors.torch import load_file, save_file
+
+from research.paper.data import ColpaliPairs, RlhnPairs, picture_id
+from vsplade.encode import load_encoder
+from vsplade.encode.modernvbert import checkpoint
+from vsplade.errors import InputError
+from vsplade.train import lora
+from vsplade.train.config import PaperConfig
+from vsplade.train.loop import LAST, Run, Trainer, TrainingError, train
+from vsplade.train.pairs import ImagePair
+
+from .conftest import WORDS, picture
+
+CONFIG = PaperConfig(
+    batch=4, steps=8, lora_rank=4, precision="float32", longest_text=24, flops_warm_up_steps=4, rate=2e-3
+)
+
+
+@pytest.fixture
+def images(colpali: Path) -> ColpaliPairs:
+    return ColpaliPairs(colpali, {picture_id(picture(n)): f" {WORDS[n % 5]} page total" for n in range(20)})
+
+
+@pytest.fixture
+def texts(rlhn: Path) -> RlhnPairs:
+    return RlhnPairs(rlhn, 2)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def test_a_resumed_run_is_the_same_bit_for_bit(
+    backbone: Path, images: ColpaliPairs, texts: RlhnPairs, tmp_path: Path
+) -> None:
+    whole = train(CONFIG, Run(backbone, tmp_path / "whole"), images, texts)
+    assert whole == {"step": 8, "steps": 8, "finished": True}
+    for stop in (3, 5, 0):
+        train(CONFIG, Run(backbone, tmp_path / "parts", stop_after=stop), images, texts)
+    one, other = load_file(tmp_path / "whole" / LAST), load_file(tmp_path / "parts" / LAST)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert any(name.startswith("optimizer.") for name in one)
+    finished = [load_file(tmp_path / n / "model" / "model.safetensors") for n in ("whole", "parts")]
+    assert all(torch.equal(finished[0][name], finished[1][name]) for name in finished[0])
+    steps = [json.loads(line)["step"] for line in (tmp_path / "parts" / "log.jsonl").read_text().splitlines()]
+    assert steps == list(range(1, 9))
+
+
+def test_the_result_is_a_model_like_any_other(
+    backbone: Path, images: ColpaliPairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VSPLADE_CACHE", str(tmp_path / "cache"))
+    trainer = Trainer(dataclasses.replace(CONFIG, steps=2), Run(backbone, tmp_path / "run"), images)
+    trainer.train()
+    batch = trainer.loader.make(0)
+    with torch.no_grad():
+        before = trainer.model.eval()(batch.pages.ids, batch.pages.mask, trainer._pixels(batch.tiles)).weights
+    trainer.export(tmp_path / "model")
+    again = checkpoint.load(tmp_path / "model").model
+    with torch.no_grad():
+        after = again(batch.pages.ids, batch.pages.mask, trainer._pixels(batch.tiles)).weights
+        assert torch.allclose(before, after, atol=1e-5)
+        assert not any(isinstance(part, lora.LoraLinear) for part in again.modules())
+        table = again.query_table().numpy()
+    encoder = load_encoder(str(tmp_path / "model"))
+    vector = encoder.encode_query(" red")
+    assert np.allclose(vector.weights, table[vector.terms.astype(int)], atol=1e-6)
+
+
+def test_it_learns(backbone: Path, images: ColpaliPairs, tmp_path: Path) -> None:
+    config = dataclasses.replace(CONFIG, steps=60, batch=5, captions="gated", warm_up=0.0)
+    trainer = Trainer(config, Run(backbone, tmp_path / "run"), images)
+    trainer.train()
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    for name in ("rank", "caption_rank"):
+        start, end = (np.mean([line[name] for line in part]) for part in (lines[:5], lines[-5:]))
+        assert end < 0.7 * start, (name, start, end)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"captions": "none", "query": "one"},
+        {"captions": "none"},
+        {"captions": "rank"},
+        {"captions": "cosine"},
+        {"query": "relu"},
+        {"lora_rank": 0},
+        {"lora_vision": False},
+        {"precision": "bfloat16"},
+        {"gradient_checkpointing": False},
+    ],
+)
+def test_every_ablation_runs(
+    backbone: Path, images: ColpaliPairs, texts: RlhnPairs, tmp_path: Path, change: dict
+) -> None:
+    config = dataclasses.replace(CONFIG, steps=4, **change)
+    trainer = Trainer(config, Run(backbone, tmp_path / "run"), images, texts)
+    fixed = {n: p.detach().clone() for n, p in trainer.model.named_parameters() if not p.requires_grad}
+    learned = {n: p.detach().clone() for n, p in trainer.learned.items()}
+    trainer.train()
+    now = dict(trainer.model.named_parameters())
+    assert all(torch.equal(now[name], before) for name, before in fixed.items())
+    assert any(not torch.equal(now[name], before) for name, before in learned.items())
+    assert ("query.projection.weight" in learned) == (config.query != "one")
+    assert "query.embeddings.weight" in fixed
+    if config.lora_rank:
+        assert any(name.startswith("head.decoder") for name in learned)
+        assert any("vision_model" in name for name in learned) == config.lora_vision
+
+
+def test_checkpointing_changes_no_gradient(backbone: Path, images: ColpaliPairs, tmp_path: Path) -> None:
+    found = []
+    for checkpointing in (True, False):
+        config = dataclasses.replace(CONFIG, gradient_checkpointing=checkpointing)
+        trainer = Trainer(config, Run(backbone, tmp_path), images)
+        trainer.losses(trainer.loader.make(0))[0].total.backward()
+        found.append({name: p.grad for name, p in trainer.learned.items()})
+    assert any(gradient is not None and gradient.abs().sum() > 0 for gradient in found[0].values())
+    for name, gradient in found[0].items():
+        assert torch.allclose(gradient, found[1][name], atol=1e-6), name
+
+
+def test_nan_stops_the_run_and_loses_nothing(backbone: Path, images: ColpaliPairs, tmp_path: Path) -> None:
+    run = Run(backbone, tmp_path / "run")
+    trainer = Trainer(CONFIG, run, images)
+    for step in range(2):
+        trainer.advance(trainer.loader.make(step))
+    before = {name: p.detach().clone() for name, p in trainer.learned.items()}
+    batch = trainer.loader.make(2)
+    real = trainer.losses
+
+    def broken(given: object) -> object:
+        parts, active = real(given)  # type: ignore[arg-type]
+        return dataclasses.replace(parts, total=parts.total * float("nan")), active
+
+    trainer.losses = broken  # type: ignore[method-assign, assignment]
+    with pytest.raises(TrainingError, match=r"not a number .* at step 2"):
+        trainer.advance(batch)
+    again = Trainer(CONFIG, run, images)
+    again.resume(run.out / LAST)
+    assert again.step == 2
+    assert all(torch.equal(again.learned[name], before[name]) for name in before)
+    again.advance(batch)  # and it goes on from there
+    assert again.step == 3
+
+
+def test_another_configuration_is_refused(
+    backbone: Path, images: ColpaliPairs, texts: RlhnPairs, tmp_path: Path
+) -> None:
+    run = Run(backbone, tmp_path / "run", stop_after=1)
+    train(CONFIG, run, images)
+    with pytest.raises(InputError, match=r"another configuration \(rate: 0.002 -> 0.1\)"):
+        train(dataclasses.replace(CONFIG, rate=0.1), run, images)
+    with pytest.raises(InputError, match="seed: 0 -> 1"):
+        train(dataclasses.replace(CONFIG, seed=1), run, images)
+    with pytest.raises(InputError, match="text_pairs: 0 -> "):
+        train(CONFIG, run, images, texts)
+    other = shutil.copytree(backbone, tmp_path / "other")
+    tensors = load_file(other / "model.safetensors")
+    save_file({name: tensor * 1.01 for name, tensor in tensors.items()}, other / "model.safetensors")
+    with pytest.raises(InputError, match="backbone: 'modernvbert-"):
+        train(CONFIG, dataclasses.replace(run, backbone=other), images)
+    assert load_file(run.out / LAST), "the checkpoint is still there"
+
+
+def test_a_picture_that_cannot_be_read_loses_no_step(
+    backbone: Path, images: ColpaliPairs, tmp_path: Path
+) -> None:
+    run = Run(backbone, tmp_path / "run")
+    trainer = Trainer(CONFIG, run, images)
+    wanted = int(trainer.plan.rows(4)[0])
+
+    class Broken:
+        groups = images.groups
+
+        def __getitem__(self, number: int) -> ImagePair:
+            pair = images[number]
+            return dataclasses.replace(pair, image=b"no picture") if number == wanted else pair
+
+    with pytest.raises(InputError, match="cannot be read"):
+        train(CONFIG, run, Broken())
+    with (run.out / "log.jsonl").open("a") as file:  # as if it had gone on without a checkpoint, and died
+        file.write('{"step": 5, "loss": 1.0}\n{"step": 6, "lo')
+    trainer.resume(run.out / LAST)
+    assert trainer.step == 4
+    steps = [json.loads(line)["step"] for line in (run.out / "log.jsonl").read_text().splitlines()]
+    assert steps == [1, 2, 3, 4]
+
+
+def test_sparsity_warms_up_in_training(backbone: Path, images: ColpaliPairs, tmp_path: Path) -> None:
+    """The weight that FLOPS have in the total, step by step."""
+    config = dataclasses.replace(CONFIG, captions="none", page_flops=0.5, flops_warm_up_steps=4)
+    trainer = Trainer(config, Run(backbone, tmp_path), images)
+    batch = trainer.loader.make(0)
+    found = []
+    for trainer.step in (0, 2, 4, 6):
+        with torch.no_grad():
+            losses = trainer.losses(batch)[0]
+        found.append(float((losses.total - losses.parts["rank"]) / losses.parts["flops"]))
+    assert found == pytest.approx([0.0, 0.5 * 0.25, 0.5, 0.5], abs=1e-4)
+
+
+def test_a_released_model_trains_further_only_with_its_own_table(
+    images: ColpaliPairs, tmp_path: Path
+) -> None:
+    from tests.encode.modernvbert import tiny
+
+    folder = tiny.write_folder(tmp_path / "m", tiny.released_tensors(), longest_edge=64)
+    Trainer(CONFIG, Run(folder, tmp_path / "run"), images)
+    (folder / "config.json").write_text(json.dumps(tiny.config() | {"query_activation": "relu"}))
+    with pytest.raises(InputError, match="query table with relu"):
+        Trainer(CONFIG, Run(folder, tmp_path / "run"), images)
+
+
+WORKER = """
+import json, sys, torch
+from pathlib import Path
+from safetensors.torch import save_file
+from research.tests.paper.conftest import WORDS, picture
+from vsplade.train.config import PaperConfig
+from research.paper.data import ColpaliPairs, RlhnPairs, picture_id
+from vsplade.train.distributed import joined
+from vsplade.train.loop import Run, Trainer
+torch.set_num_threads(1)
+backbone, colpali, rlhn, out, batch = sys.argv[1:]
+images = ColpaliPairs(Path(colpali), {picture_id(picture(n)): f" {WORDS[n % 5]} page total" for n in
+range(20)})
+config = PaperConfig(batch=int(batch), steps=8, lora_rank=4, precision="float32", longest_text=24,
+flops_warm_up_steps=1)
+with joined() as world:
+    trainer = Trainer(config, Run(Path(backbone), Path(out)), images, RlhnPairs(Path(rlhn), 2), world)
+    trainer.step = 2
+    found = {}
+    for kind in ("image", "text"):
+        step = next(s for s in range(8) if trainer.plan.kind(s) == kind)
+        trainer.optimizer.zero_grad(set_to_none=True)
+        trainer.losses(trainer.loader.make(step).to(trainer.device))[0].total.backward()
+        trainer.world.average_gradients(trainer.learned.values())
+        found |= {f"{kind}.{name}": p.grad for name, p in trainer.learned.items() if p.grad is not None}
+    if world.leads:
+        save_file(found, out + "/gradients.safetensors")
+"""
+
+
+def test_two_processes_have_the_gradient_of_one_large_batch(
+    backbone: Path, colpali: Path, rlhn: Path, tmp_path: Path
+) -> None:
+    """Cross-process negatives: every query meets the pages of all processes, and gradients flow back to
+    them.
+    """
+    (tmp_path / "worker.py").write_text(WORKER)
+    root = Path(__file__).resolve().parents[3]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    def start(rank: int, size: int, out: Path) -> subprocess.Popen[bytes]:
+        out.mkdir(exist_ok=True)
+        given = [str(backbone), str(colpali), str(rlhn), str(out), str(4 // size)]
+        environment = {
+            **os.environ,
+            "RANK": str(rank),
+            "WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "PYTHONPATH": os.pathsep.join((str(root), str(root / "src"))),
+            "GLOO_SOCKET_IFNAME": "lo",
+        }
+        return subprocess.Popen(
+            [sys.executable, str(tmp_path / "worker.py"), *given], env=environment, cwd=root
+        )
+
+    running = [start(0, 1, tmp_path / "one"), start(0, 2, tmp_path / "two"), start(1, 2, tmp_path / "two")]
+    assert [process.wait(timeout=200) for process in running] == [0, 0, 0]
+    one, two = (load_file(tmp_path / name / "gradients.safetensors") for name in ("one", "two"))
+    assert one.keys() == two.keys()
+    assert any(name.startswith("text.") and tensor.abs().max() > 1e-3 for name, tensor in one.items())
+    for name in one:
+        assert torch.allclose(one[name], two[name], atol=1e-5, rtol=1e-3), name

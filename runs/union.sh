@@ -1,8 +1,0 @@
-#!/bin/sh
-# Union of the picture's and the caption's 30 heaviest terms: Hit@1.
-#   DATA=... runs/union.sh
-. "$(dirname "$0")/common.sh"
-for set in $SETS; do
-    # shellcheck disable=SC2086
-    keep "$OUT/union.$set.json" experiment union "$DATA/$set" $ENCODER_FLAGS --vectors "$(vectors "$set")" --texts "$(texts "$set")"
-done

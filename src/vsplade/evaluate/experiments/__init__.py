@@ -1,1 +1,0 @@
-"""The paper's experiments on the data and encoder at hand: ``python -m vsplade.evaluate.experiments``."""

@@ -1,0 +1,173 @@
+"""Which pairs make which step's batch, and pairs to tensors, a few steps ahead of the network."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from vsplade.encode.modernvbert.processor import Grid, PageProcessor
+from vsplade.errors import InputError
+from vsplade.train.config import PaperConfig
+from vsplade.train.pairs import ImagePair, ImagePairs, TextPairs, shuffled
+
+
+@dataclass(frozen=True)
+class Tokens:
+    ids: Tensor
+    mask: Tensor
+
+    def to(self, device: torch.device) -> Tokens:
+        return Tokens(self.ids.to(device, non_blocking=True), self.mask.to(device, non_blocking=True))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """``tiles`` is None for a batch of texts, whose ``pages`` are the passages: right ones, then hard
+    negatives.
+    """
+
+    queries: Tokens
+    pages: Tokens
+    tiles: Tensor | None
+    captions: Tokens | None
+
+    def to(self, device: torch.device) -> Batch:
+        tiles = None if self.tiles is None else self.tiles.to(device, non_blocking=True)
+        captions = None if self.captions is None else self.captions.to(device)
+        return Batch(self.queries.to(device), self.pages.to(device), tiles, captions)
+
+
+class Plan:
+    """Step by step, the kind of batch and the rows in it: a function of the configuration and the data
+    alone.
+    """
+
+    def __init__(
+        self, config: PaperConfig, images: Sequence[int], texts: Sequence[int] | None, processes: int = 1
+    ) -> None:
+        self._config, self._images, self._texts = config, images, texts
+        self.batch = config.batch * processes
+        for name, groups in (("image", images), ("text", texts)):
+            if groups is not None and sum(groups) < self.batch:
+                raise InputError(f"There are {sum(groups)} {name} pairs, but one step takes {self.batch}.")
+        self._block = 1 + (config.texts_per_image if texts is not None else 0)
+        passes = int(sum(images) // self.batch * config.epochs)
+        self.steps = config.steps or max(1, passes) * self._block
+        self._order = lru_cache(maxsize=4)(self._shuffle)
+
+    def kind(self, step: int) -> str:
+        """``image`` once in every block, at a place drawn for that block; ``text`` otherwise."""
+        block, place = divmod(step, self._block)
+        drawn = np.random.default_rng([self._config.seed, 7, block]).integers(self._block)
+        return "image" if place == drawn else "text"
+
+    def rows(self, step: int) -> NDArray[np.int64]:
+        """Row numbers of the whole batch, of all processes."""
+        kind = self.kind(step)
+        block, place = divmod(step, self._block)
+        if kind == "image":
+            number, groups = block, self._images
+        else:
+            before = sum(self.kind(block * self._block + p) == "text" for p in range(place))
+            number, groups = block * self._config.texts_per_image + before, self._texts or ()
+        epoch, at = divmod(number, sum(groups) // self.batch)
+        return self._order(kind, epoch)[at * self.batch : (at + 1) * self.batch]
+
+    def _shuffle(self, kind: str, epoch: int) -> NDArray[np.int64]:
+        groups = self._images if kind == "image" else self._texts or ()
+        return shuffled(groups, self._config.seed + (0 if kind == "image" else 1), epoch)
+
+
+class Loader:
+    """Batches of one process, prepared by threads while the step before runs."""
+
+    def __init__(
+        self, config: PaperConfig, plan: Plan, processor: PageProcessor, images: ImagePairs,
+        texts: TextPairs | None = None, process: int = 0, threads: int = 4,
+    ) -> None:  # fmt: skip
+        self._config, self._plan, self._processor = config, plan, processor
+        self._images, self._texts = images, texts
+        self._share = slice(process * config.batch, (process + 1) * config.batch)
+        self._threads = threads
+
+    def run(self, first: int, last: int) -> Iterator[Batch]:
+        """The batches of the steps from ``first`` up to, not including, ``last``."""
+        with (
+            ThreadPoolExecutor(2, thread_name_prefix="batches") as ahead,
+            ThreadPoolExecutor(self._threads) as cutters,
+        ):
+            waiting: list[Future[Batch]] = []
+            for step in range(first, last):
+                waiting.append(ahead.submit(self._make, step, cutters))
+                if len(waiting) > 2:
+                    yield waiting.pop(0).result()
+            while waiting:
+                yield waiting.pop(0).result()
+
+    def make(self, step: int) -> Batch:
+        with ThreadPoolExecutor(self._threads) as cutters:
+            return self._make(step, cutters)
+
+    def _make(self, step: int, cutters: ThreadPoolExecutor) -> Batch:
+        rows = [int(row) for row in self._plan.rows(step)[self._share]]
+        if self._plan.kind(step) == "image":
+            return self._image_batch([self._images[row] for row in rows], cutters)
+        texts = self._texts
+        if texts is None:
+            raise InputError("A batch of texts was asked for, but there are no text pairs.")
+        pairs = [texts[row] for row in rows]
+        passages = [pair.passages[n] for n in range(1 + self._config.hard_negatives) for pair in pairs]
+        return Batch(
+            self._query_tokens([pair.query for pair in pairs]),
+            self._text_tokens(passages), None, None,
+        )  # fmt: skip
+
+    def _image_batch(self, pairs: list[ImagePair], cutters: ThreadPoolExecutor) -> Batch:
+        cut = list(cutters.map(self._cut, pairs))
+        captions = None
+        if self._config.captions != "none":
+            without = [pair.id for pair in pairs if pair.caption is None]
+            if without:
+                raise InputError(
+                    f"The page {without[0]} has no caption, but this configuration trains with captions. "
+                    "Make captions first, or set captions to 'none'."
+                )
+            captions = self._text_tokens([pair.caption or "" for pair in pairs])
+        return Batch(
+            self._query_tokens([pair.query for pair in pairs]),
+            self._pad([list(self._processor.prompt_ids(grid)) for _, grid in cut]),
+            torch.from_numpy(np.concatenate([tiles for tiles, _ in cut])),
+            captions,
+        )
+
+    def _cut(self, pair: ImagePair) -> tuple[NDArray[np.uint8], Grid]:
+        try:
+            return self._processor.tiles(Image.open(io.BytesIO(pair.image)))
+        except (OSError, ValueError, Image.DecompressionBombError) as error:
+            raise InputError(f"The picture of the page {pair.id} cannot be read ({error}).") from error
+
+    def _query_tokens(self, texts: list[str]) -> Tokens:
+        encode = self._processor.tokenizer.encode
+        ids = [encode(text, add_special_tokens=False).ids[: self._config.longest_query] for text in texts]
+        return self._pad(ids)
+
+    def _text_tokens(self, texts: list[str]) -> Tokens:
+        return self._pad([self._processor.text_ids(text, self._config.longest_text) for text in texts])
+
+    def _pad(self, rows: list[list[int]]) -> Tokens:
+        padding = self._processor.tokenizer.token_to_id("[PAD]") or 0
+        ids = torch.full((len(rows), max(1, *map(len, rows))), padding, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for number, row in enumerate(rows):
+            ids[number, : len(row)] = torch.tensor(row, dtype=torch.long)
+            mask[number, : len(row)] = 1
+        return Tokens(ids, mask)

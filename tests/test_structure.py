@@ -1,0 +1,137 @@
+"""The layout, kept by the syntax tree: who imports whom, how long functions are, what ARCHITECTURE.md names.
+
+The lists of exceptions may only shrink. An entry that is no longer needed fails the test too.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "vsplade"
+RESEARCH = ROOT / "research"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+LAYERS = (
+    {"types", "errors"},
+    {"config", "jsonl"},
+    {"pages", "encode", "index"},
+    {"query", "results"},
+    {"ingest", "evaluate", "train"},
+    {"serve", "cli"},
+    {"__init__", "__main__"},
+)
+"""A folder imports from layers before its own, and from nobody else."""
+RANK = {folder: rank for rank, folders in enumerate(LAYERS) for folder in folders}
+
+UPWARDS = {
+    "encode/cells.py -> pages",
+    "encode/reader_torch.py -> pages",
+    "index/__init__.py -> query",
+    "index/hits.py -> query",
+    "index/hits.py -> results",
+    "index/reader.py -> encode",
+    "index/reader.py -> query",
+    "index/snapshot.py -> query",
+}
+"""Imports against the direction that are still there."""
+
+SAME_NAME = {"checkpoint", "config", "fused", "reader", "report", "schedule", "vectors"}
+"""Names of files that stand in more than one folder."""
+
+LONG = {"research/bench/paper_step.py measure", "src/vsplade/cli/measuring.py evaluate"}
+"""Functions of more than a screen."""
+LONGEST = 60
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Dotted names; ``from a import b`` counts as a.b, for b may be a module."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are written out in full"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def folder_of(path: Path) -> str:
+    """The folder below the package, or the file's own name where it lies in the package itself."""
+    return Path(path.relative_to(PACKAGE).parts[0]).stem
+
+
+def unknown_and_gone(found: set[str], listed: set[str]) -> tuple[list[str], list[str]]:
+    return sorted(found - listed), sorted(listed - found)
+
+
+def test_every_folder_has_its_layer() -> None:
+    assert {folder_of(path) for path in FILES} <= RANK.keys()
+
+
+def test_imports_go_one_way() -> None:
+    found = set()
+    for path in FILES:
+        here = folder_of(path)
+        for name in imported(path):
+            parts = name.split(".")
+            there = parts[1] if parts[0] == "vsplade" and len(parts) > 1 else ""
+            if there in RANK and there != here and RANK[there] >= RANK[here]:
+                found.add(f"{path.relative_to(PACKAGE).as_posix()} -> {there}")
+    assert unknown_and_gone(found, UPWARDS) == ([], [])
+
+
+def test_nobody_imports_research() -> None:
+    assert [
+        f"{path}: {name}" for path in FILES for name in imported(path) if name.split(".")[0] == "research"
+    ] == []
+
+
+def test_a_file_s_name_stands_once() -> None:
+    names = Counter(path.stem for path in FILES if not path.stem.startswith("__"))
+    assert unknown_and_gone({name for name, count in names.items() if count > 1}, SAME_NAME) == ([], [])
+
+
+def test_functions_fit_on_a_screen() -> None:
+    found = set()
+    for path in [*FILES, *RESEARCH.rglob("*.py")]:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                start = node.lineno  # decorators are a list of options, not code to follow
+                if (node.end_lineno or start) - start + 1 > LONGEST:
+                    found.add(f"{path.relative_to(ROOT).as_posix()} {node.name}")
+    assert unknown_and_gone(found, LONG) == ([], [])
+
+
+def described() -> dict[str, str]:
+    """Folder -> its section of ARCHITECTURE.md."""
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    parts = re.split(r"^## `([\w/]+)/`", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in [*FILES, *RESEARCH.rglob("*.py")] if path.parent != PACKAGE})
+)
+def test_architecture_names_every_file(folder: Path) -> None:
+    if "tests" in folder.parts[len(ROOT.parts) :]:
+        return
+    below = folder.relative_to(PACKAGE if folder.is_relative_to(PACKAGE) else ROOT)
+    section = described().get(below.parts[0], "")
+    prefix = "".join(f"{part}/" for part in below.parts[1:])
+    named = set(re.findall(r"`([\w/]+\.py)`", section))
+    wanted = {f"{prefix}{path.name}" for path in folder.glob("*.py") if not path.stem.startswith("__")}
+    assert sorted(wanted - named) == [], f"ARCHITECTURE.md, {below.parts[0]}/: files that are not named"
+    assert sorted(name for name in named if not (_base(below) / name).is_file()) == []
+
+
+def _base(below: Path) -> Path:
+    return (ROOT if below.parts[0] == "research" else PACKAGE) / below.parts[0]
