@@ -23,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vsplade import Index, IndexWriter, SparseVector, load_encoder
 from research.bench.corpus import CorpusSpec, generate, make_queries
+from vsplade import Index, IndexWriter, SparseVector, load_encoder
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.index import EncoderIdentity, manifest
 
