@@ -36,11 +36,33 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class Windows:
+    """What stretches of a page are about: a direction each, in 8 bits, and the cluster that it belongs to."""
+
+    codes: NDArray[np.int8]
+    """(windows, dimensions)"""
+    clusters: NDArray[np.uint16]
+
+    def __len__(self) -> int:
+        return len(self.clusters)
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """What a query is about: a vector of length 1, and all clusters, the nearest first."""
+
+    vector: NDArray[np.float32]
+    clusters: NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True)
 class SparseVector:
     """Terms (strictly increasing) and their positive weights: what a page or a query becomes."""
 
     terms: NDArray[np.uint32]
     weights: NDArray[np.float32]
+    meaning: Windows | Direction | None = None
+    """Of a page or of a query, where the encoder has it."""
 
     def __len__(self) -> int:
         return len(self.terms)
@@ -62,7 +84,7 @@ class SparseVector:
         if len(self) <= n:
             return self
         keep = np.sort(np.lexsort((self.terms, -self.weights))[:n])
-        return SparseVector(self.terms[keep], self.weights[keep])
+        return SparseVector(self.terms[keep], self.weights[keep], self.meaning)
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ def note(message: str) -> None:
     click.echo(_for_terminal(message), err=True)
 
 
-_OUR_STYLE = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;;(?:file:///[!-~]*)?\x1b\\\\|\n)")
+_OUR_STYLE = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;;(?:file://[-\w./~%]*)?\x1b\\|\n)")
 
 
 def _for_terminal(message: str) -> str:

@@ -19,7 +19,8 @@ from vsplade.index.invert import WEIGHTS, Inverted, invert
 from vsplade.index.layout import FIRST_STAGE, FULL, check_layout, vectors_that_cannot_be
 from vsplade.index.manifest import Manifest
 from vsplade.index.storage import damaged, from_bytes, to_bytes
-from vsplade.types import Json, SparseVector
+from vsplade.index.windows import StoredWindows, read_windows, window_arrays
+from vsplade.types import Json, SparseVector, Windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ def write_segment(
     rows = [to_bytes(json.dumps(page.metadata, ensure_ascii=False, separators=(",", ":"))) for page in pages]
     arrays |= _texts("metadata", rows)
     arrays |= _texts("thumbnail", [page.thumbnail for page in pages])
+    arrays |= window_arrays([_windows(page.vector) for page in pages])
     keys, columns = build_columns([page.metadata for page in pages])
     header = {
         "pages": len(pages),
@@ -72,6 +74,10 @@ def write_segment(
         "columns": keys,
     }
     return write_container(path, header, arrays | columns)
+
+
+def _windows(vector: SparseVector) -> Windows | None:
+    return vector.meaning if isinstance(vector.meaning, Windows) else None
 
 
 def _starts(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -159,7 +165,13 @@ class Segment:
 
     def _vector(self, page: int) -> SparseVector:
         start, end = int(self.starts[page]), int(self.starts[page + 1])
-        return SparseVector(self.terms[start:end].astype(np.uint32), self.weights[start:end])
+        meaning = self.windows.of_page(page) if self.windows else None
+        return SparseVector(self.terms[start:end].astype(np.uint32), self.weights[start:end], meaning)
+
+    @cached_property
+    def windows(self) -> StoredWindows | None:
+        """What its pages are about, where that is known."""
+        return read_windows(self.container)
 
     def texts(self, name: str) -> tuple[Array, memoryview]:
         """(starts, bytes): text i is bytes[starts[i]:starts[i + 1]]."""

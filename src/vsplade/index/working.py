@@ -20,14 +20,16 @@ from vsplade.index.snapshot import open_segment, segment_problems
 from vsplade.index.sources import damaged_segments
 from vsplade.index.storage import write_durably
 from vsplade.index.tombstones import pack_tombstones, read_live
+from vsplade.types import Windows
 
 MAX_BYTES = 384 << 20
 """Size, roughly, at which buffered pages become a segment; bounds the writer's memory."""
 
 
 def size_on_disk(page: StoredPage) -> int:
-    """In bytes, about: 3 a posting to search, 6 to rescore, text and picture."""
-    return 9 * len(page.vector) + len(page.thumbnail) + 256
+    """In bytes, about: 3 a posting to search, 6 to rescore, windows, text and picture."""
+    windows = page.vector.meaning.codes.nbytes if isinstance(page.vector.meaning, Windows) else 0
+    return 9 * len(page.vector) + windows + len(page.thumbnail) + 256
 
 
 def fills_a_segment(pages: int, size: int) -> bool:

@@ -21,8 +21,9 @@ from vsplade.index.manifest import JsonValue, Manifest
 from vsplade.index.names import FileNames
 from vsplade.index.segment import StoredPage
 from vsplade.index.storage import WriterLock, missing
+from vsplade.index.windows import checked_windows
 from vsplade.index.working import WorkingSegments, fills_a_segment, size_on_disk
-from vsplade.types import Encoder, Metadata, SparseVector
+from vsplade.types import Encoder, Metadata, SparseVector, Windows
 
 
 class IndexWriter:
@@ -133,8 +134,10 @@ class IndexWriter:
         weights = np.array(vector.weights, dtype=np.float32)
         if len(terms) != len(weights) or terms.ndim != 1:
             raise InputError(f"page {id!r}: {len(terms)} terms but {len(weights)} weights.")
+        given = vector.meaning
+        meaning = checked_windows(id, given) if isinstance(given, Windows) else None
         if not len(terms):
-            return SparseVector(terms, weights)
+            return SparseVector(terms, weights, meaning)
         if (terms[1:] <= terms[:-1]).any() or terms[-1] >= self._manifest.vocabulary:
             raise InputError(
                 f"page {id!r}: terms must increase strictly and stay below the vocabulary's "
@@ -142,7 +145,7 @@ class IndexWriter:
             )
         if not (weights.min() >= WEIGHTS[0] and weights.max() <= WEIGHTS[1]):
             raise InputError(f"page {id!r}: weights must be positive: from {WEIGHTS[0]} to {WEIGHTS[1]}.")
-        return SparseVector(terms.copy(), weights)
+        return SparseVector(terms.copy(), weights, meaning)
 
     def set_state(self, key: str, value: JsonValue) -> None:
         """Keep a JSON value under ``key``, committed together with the pages; None removes it."""

@@ -103,8 +103,8 @@ def checked_query(query: SparseVector, vocabulary: int) -> SparseVector:
         raise InputError(f"the query's weights must be positive: from {WEIGHTS[0]} to {WEIGHTS[1]}.")
     known = terms < vocabulary
     if known.all():
-        return SparseVector(terms, weights)
-    return SparseVector(terms[known], weights[known])
+        return SparseVector(terms, weights, query.meaning)
+    return SparseVector(terms[known], weights[known], query.meaning)
 
 
 def checked_top(k: int) -> int:

@@ -1,0 +1,139 @@
+"""A trained student to the files that ship: `page.onnx` (8 bits), `query.npy`, `meaning.json`.
+
+    python -m research.meaning.export RUN OUT
+
+The graph is written node by node, with onnxruntime's own fused nodes (attention, layer norm with its sum, matrix
+products that round their input to 8 bits as they go): a window of 120 words takes a third of the time of the plain one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from safetensors.numpy import load_file
+
+FUSED = "com.microsoft"
+HEADS = 12
+Array = np.ndarray[Any, Any]
+
+
+def rounded_rows(table: Array) -> tuple[Array, Array]:
+    """8 bits a number and one scale a row."""
+    scale = np.maximum(np.abs(table).max(1), 1e-8) / 127
+    return np.round(table / scale[:, None]).astype(np.int8), scale.astype(np.float32)
+
+
+class Graph:
+    def __init__(self, state: dict[str, Array]) -> None:
+        self.state = {key: value.astype(np.float32) for key, value in state.items()}
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self._count = 0
+
+    def constant(self, value: Array) -> str:
+        self._count += 1
+        name = f"c{self._count}"
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def add(self, kind: str, inputs: list[str], domain: str = "", outputs: int = 1, **attributes: Any) -> str:
+        self._count += 1
+        names = [f"v{self._count}"] + [""] * 0 + [f"v{self._count}_{n}" for n in range(1, outputs)]
+        self.nodes.append(helper.make_node(kind, inputs, names, domain=domain, **attributes))
+        return names[0]
+
+    def product(self, x: str, name: str) -> str:
+        """x times a weight, both in 8 bits; the weight's scale is one a column."""
+        weight = self.state[f"{name}.weight"].T
+        codes, scale = rounded_rows(np.ascontiguousarray(weight.T))
+        inputs = [
+            x,
+            self.constant(codes.T),
+            self.constant(scale),
+            self.constant(np.zeros(len(scale), np.int8)),
+        ]
+        if f"{name}.bias" in self.state:
+            inputs.append(self.constant(self.state[f"{name}.bias"]))
+        return self.add("DynamicQuantizeMatMul", inputs, FUSED)
+
+    def norm(self, x: str, name: str, skip: str | None = None) -> str:
+        gamma, beta = (self.constant(self.state[f"{name}.{kind}"]) for kind in ("weight", "bias"))
+        if skip is None:
+            return self.add("LayerNormalization", [x, gamma, beta], axis=-1, epsilon=1e-12)
+        return self.add("SkipLayerNormalization", [x, skip, gamma, beta], FUSED, epsilon=1e-12)
+
+    def layer(self, x: str, number: int, there: str) -> str:
+        name = f"bert.layers.{number}"
+        qkv = self.product(x, f"{name}.qkv")
+        sizes = self.constant(np.array([384, 384, 384], np.int64))
+        parts = [f"{qkv}_{n}" for n in "qkv"]
+        self.nodes.append(helper.make_node("Split", [qkv, sizes], parts, axis=-1))
+        mixed = self.add("MultiHeadAttention", [*parts, "", there], FUSED, num_heads=HEADS)
+        x = self.norm(self.product(mixed, f"{name}.out"), f"{name}.norm1", x)
+        wide = self.add("Gelu", [self.product(x, f"{name}.up")], FUSED)
+        return self.norm(self.product(wide, f"{name}.down"), f"{name}.norm2", x)
+
+    def build(self) -> Any:
+        words, scale = rounded_rows(self.state["bert.words.weight"])
+        layers = len({key.split(".")[2] for key in self.state if key.startswith("bert.layers.")})
+        padding = self.constant(np.array(len(words) - 1, np.int32))
+        axis = self.constant(np.array([1], np.int64))
+        last = self.constant(np.array([2], np.int64))
+        empty = self.add("Equal", ["tokens", padding])
+        there = self.add("Not", [empty])
+        x = self.add("Cast", [self.add("Gather", [self.constant(words), "tokens"])], to=TensorProto.FLOAT)
+        scales = self.add("Gather", [self.constant(scale), "tokens"])
+        x = self.add("Mul", [x, self.add("Unsqueeze", [scales, last])])
+        length = self.add("Shape", ["tokens"], start=1, end=2)
+        zero = self.constant(np.array([0], np.int64))
+        positions = self.constant(self.state["bert.positions.weight"])
+        x = self.add("Add", [x, self.add("Slice", [positions, zero, length, zero])])
+        doubt = self.add("Sub", [self.constant(np.array(1, np.float32)), "certainty"])
+        doubt = self.add("Mul", [self.add("Unsqueeze", [doubt, last]), self.constant(self.state["doubt"])])
+        x = self.norm(self.add("Add", [x, doubt]), "bert.norm")
+        mask = self.add("Cast", [there], to=TensorProto.INT32)
+        for number in range(layers):
+            x = self.layer(x, number, mask)
+        weight = self.add("Unsqueeze", [self.add("Cast", [there], to=TensorProto.FLOAT), last])
+        total = self.add("ReduceSum", [self.add("Mul", [x, weight]), axis], keepdims=0)
+        count = self.add("ReduceSum", [weight, axis], keepdims=0)
+        pooled = self.add("Div", [total, self.add("Max", [count, self.constant(np.array(1, np.float32))])])
+        vector = self.add("MatMul", [pooled, self.constant(self.state["head.weight"].T)])
+        norm = self.add("ReduceL2", [vector, self.constant(np.array([1], np.int64))], keepdims=1)
+        self.nodes.append(helper.make_node("Div", [vector, norm], ["vector"]))
+        dimensions = self.state["head.weight"].shape[0]
+        graph = helper.make_graph(
+            self.nodes, "meaning",
+            [helper.make_tensor_value_info("tokens", TensorProto.INT32, ["n", "length"]),
+             helper.make_tensor_value_info("certainty", TensorProto.FLOAT, ["n", "length"])],
+            [helper.make_tensor_value_info("vector", TensorProto.FLOAT, ["n", dimensions])],
+            self.constants,
+        )  # fmt: skip
+        opsets = [helper.make_opsetid("", 18), helper.make_opsetid(FUSED, 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def main(run: Path, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    model = Graph(load_file(run / "page.safetensors")).build()
+    onnx.save(model, out / "page.onnx")
+    table = load_file(run / "table.safetensors")["terms.weight"].astype(np.float32)[:-1]
+    codes, scale = rounded_rows(table)
+    np.save(out / "query.npy", codes)
+    np.save(out / "query_scale.npy", scale)
+    digest = hashlib.sha256((out / "page.onnx").read_bytes() + codes.tobytes() + scale.tobytes()).hexdigest()
+    from vsplade.encode.tokenizer import Tokenizer
+
+    facts = {"dimensions": table.shape[1], "weights": digest[:16], "vocabulary": Tokenizer.load().fingerprint}
+    (out / "meaning.json").write_text(json.dumps(facts, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
