@@ -50,7 +50,7 @@ Users hold an index and a hit: ``index.add``, ``index.explain`` and ``hit.image`
 """
 
 SAME_NAME = {
-    *("checkpoint", "config", "fused", "reader", "report", "schedule", "vectors"),
+    *("checkpoint", "config", "fused", "meaning", "reader", "report", "schedule", "vectors"),
     *("common", "errors", "requests", "types", "worker"),  # of the server and its client
 }
 """Names of files that stand in more than one folder."""

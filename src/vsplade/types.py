@@ -250,6 +250,19 @@ class WeighingEncoder(Encoder, Protocol):
 
 
 @runtime_checkable
+class MeaningEncoder(Encoder, Protocol):
+    """An encoder that also says what pages and queries are about. No network may run for a query."""
+
+    def encode_meaning(self, text: str) -> Direction | None:
+        """Of a query; None where the encoder was told to leave meaning out, or the query has no words."""
+        ...
+
+    def meant_by(self, word: str, page: SparseVector) -> list[str]:
+        """The words of a page that come nearest to a word of the query."""
+        ...
+
+
+@runtime_checkable
 class WordEncoder(Encoder, Protocol):
     """An encoder that knows whole words, and not only their pieces."""
 

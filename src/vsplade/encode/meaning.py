@@ -1,11 +1,14 @@
-"""What a page is about, beyond its words: a direction for every stretch of it, and a table of vectors for queries.
+"""What a page is about, beyond its words: a direction for every stretch of it, and a table of vectors for
+queries.
 
-A small text model (MiniLM) reads the words of a page in windows and gives each window a direction. For a query no network
-runs: its vector is the sum of its tokens' vectors, looked up in a table that was trained to meet the model's own vectors of
-whole questions (docs/meaning.md). So a query lies near the pages that answer it, whatever words it uses.
+A small text model (MiniLM) reads the words of a page in windows and gives each window a direction. For a
+query no network runs: its vector is the sum of its tokens' vectors, looked up in a table that was trained
+to meet the model's own vectors of whole questions (docs/meaning.md). So a query lies near the pages that
+answer it, whatever words it uses.
 
-The table also says which words a page would answer without holding them. A token's weight on a window is the product of
-the two vectors: a window's direction is its expansion over the whole vocabulary, in few bytes.
+The table also says which words a page would answer without holding them. A token's weight on a window is
+the product of the two vectors: a window's direction is its expansion over the whole vocabulary, in few
+bytes.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import json
 import os
 from collections.abc import Sequence
 from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +44,7 @@ def page_windows(count: int, size: int = WINDOW) -> list[tuple[int, int]]:
     """Where each window of a page of ``count`` tokens begins and ends: all about equally long."""
     parts = max(1, -(-count // size))
     edges = [round(part * count / parts) for part in range(parts + 1)]
-    windows = list(zip(edges[:-1], edges[1:], strict=True))
+    windows = list(pairwise(edges))
     if parts <= MOST_WINDOWS:
         return windows
     return [windows[n] for n in np.linspace(0, parts - 1, MOST_WINDOWS).round().astype(int)]

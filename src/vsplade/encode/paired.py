@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 
 from vsplade.encode.text import TextEncoder
 from vsplade.types import (
+    Direction,
     Encoder,
     Evidence,
+    MeaningEncoder,
     Page,
     PageVector,
     QueryWord,
@@ -108,6 +110,12 @@ class PairedEncoder:
         """The first encoder's weights: what plain search uses."""
         return self.first.encode_query(text, statistics)
 
+    def encode_meaning(self, text: str) -> Direction | None:
+        return self.first.encode_meaning(text) if isinstance(self.first, MeaningEncoder) else None
+
+    def meant_by(self, word: str, page: SparseVector) -> list[str]:
+        return self.first.meant_by(word, page) if isinstance(self.first, MeaningEncoder) else []
+
     def query_words(self, text: str) -> list[QueryWord]:
         """A page holds a word where the first encoder saw it whole, or where its text layer has it."""
         seen = self.first.query_words(text) if isinstance(self.first, WordEncoder) else []
@@ -165,6 +173,7 @@ class PairedEncoder:
         return PageVector(
             np.concatenate([first.terms, text.terms + np.uint32(self._split)]),
             np.concatenate([first.weights, text.weights]),
+            first.meaning,
             not isinstance(first, PageVector) or first.legible,
         )
 

@@ -25,14 +25,26 @@ from vsplade.encode.boxes import box_on_ink
 from vsplade.encode.cells import CellReader, Cells, at_size
 from vsplade.encode.checks import stamped
 from vsplade.encode.legible import LEGIBLE, legibility
+from vsplade.encode.meaning import MeaningModel, is_shipped
 from vsplade.encode.neighbours import PAIRS, Kept, Neighbours
 from vsplade.encode.query_length import check_query_length
 from vsplade.encode.reader_words import ReaderWords
+from vsplade.encode.reading import PageText
 from vsplade.encode.tokenizer import Tokenizer, letters_of
 from vsplade.encode.upright import AS_IT_IS, Pose, Reading, find_pose, is_askew
 from vsplade.encode.weighting import PageWeighting, damped
 from vsplade.errors import InputError
-from vsplade.types import Box, Page, PageVector, QueryWord, SparseVector, TermStatistics, Vocabulary
+from vsplade.types import (
+    Box,
+    Direction,
+    Page,
+    PageVector,
+    QueryWord,
+    SparseVector,
+    TermStatistics,
+    Vocabulary,
+    Windows,
+)
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -58,6 +70,8 @@ class ReaderOptions:
     """Pixels of the longest edge that pages are read at; 0 is the model's own. Tiny type is read larger."""
     threads: int = 0
     """Pages read at a time; 0 is one for every core."""
+    meaning: bool = True
+    """Whether pages are also found by what they are about, and not by their words alone."""
     model: str = ""
     """A folder with another model in the same layout."""
     device: str = "cpu"
@@ -125,6 +139,8 @@ class ReaderEncoder:
         parts = [f"point={self.options.point}"] if self.options.point != "quality" else []
         if self.options.longest_edge:
             parts.append(f"longest_edge={self.options.longest_edge}")
+        if not self.options.meaning:
+            parts.append("meaning=false")
         if self.options.model:
             parts.append(f"model={self.options.model}")
         if self.engine != "onnxruntime":
@@ -140,6 +156,8 @@ class ReaderEncoder:
         """
         digest = hashlib.blake2b(digest_size=8)
         settings = [REVISION, self.engine, self._config, self.options.point, self.reading_edge]
+        if self._meaning is not None:
+            settings.append(self._meaning.fingerprint)
         digest.update(json.dumps(settings, sort_keys=True).encode())
         for name in sorted({*_FILES} - {*_HEAVY, "reader.json"}):
             digest.update((self._folder / name).read_bytes())
@@ -269,6 +287,8 @@ class ReaderEncoder:
         """As many pages at a time as there are threads; the next ones wait to be asked for."""
         threads = self.options.threads or os.cpu_count() or 1
         self.cells  # noqa: B018 - loaded once, before the threads ask for it
+        if self._meaning is not None:
+            self._meaning.prepare()
         waiting: deque[Future[SparseVector]] = deque()
         with ThreadPoolExecutor(threads, thread_name_prefix="reader") as pool:
             for page in pages:
@@ -282,7 +302,34 @@ class ReaderEncoder:
         cells = self.read(image)
         vector = self._pool(cells)
         certain = legibility(cells, self._tokenizer, self._config["doubt"])
-        return PageVector(vector.terms, vector.weights, certain is None or certain >= LEGIBLE)
+        legible = certain is None or certain >= LEGIBLE
+        return PageVector(vector.terms, vector.weights, self._windows(cells), legible)
+
+    def _windows(self, cells: Cells) -> Windows | None:
+        """What the page is about."""
+        if self._meaning is None:
+            return None
+        lines = self.page_text.lines(cells)
+        return self._meaning.encode_page([word.text for line in lines for word in line])
+
+    @cached_property
+    def page_text(self) -> PageText:
+        return PageText(self._tokenizer)
+
+    @cached_property
+    def _meaning(self) -> MeaningModel | None:
+        """None where it was left out; torch's vectors have none yet."""
+        wanted = self.options.meaning and self.engine == "onnxruntime" and is_shipped()
+        return MeaningModel.load() if wanted else None
+
+    def encode_meaning(self, text: str) -> Direction | None:
+        return None if self._meaning is None else self._meaning.encode_query(text)
+
+    def meant_by(self, word: str, page: SparseVector) -> list[str]:
+        if self._meaning is None:
+            return []
+        tokens = (self._tokenizer.token(term) for term in page.terms.tolist() if term < len(self._tokenizer))
+        return self._meaning.meant_by(word, [token for token in tokens if token.isalpha() and len(token) > 2])
 
     def encode_with_places(self, page: Page) -> tuple[SparseVector, list[Box]]:
         """The vector, and for each of its terms the place that spoke loudest for it.

@@ -1,7 +1,7 @@
 """WordPiece as BERT has it: the tokens of the text model that is behind meaning.
 
-The reader's own tokenizer follows what can be seen on paper; this one is what MiniLM was trained with. Greedy: of a word
-the longest piece that is known, then the longest of the rest, and so on.
+The reader's own tokenizer follows what can be seen on paper; this one is what MiniLM was trained with.
+Greedy: of a word the longest piece that is known, then the longest of the rest, and so on.
 """
 
 from __future__ import annotations

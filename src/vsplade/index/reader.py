@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from dataclasses import replace
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,6 +24,7 @@ from vsplade.query.conditions import Conditions, conditions, encode, notes, quer
 from vsplade.query.engine import AdaptiveEngine, WorkBudget, checked_engine
 from vsplade.query.filters import Filter
 from vsplade.query.holding import status
+from vsplade.query.meaning import DEPTH, MeaningEngine, Part
 from vsplade.query.plan import NOTHING, Masks, Ranking, Searchable, checked_query, checked_top
 from vsplade.query.shares import Shares
 from vsplade.query.syntax import has_operators, parse
@@ -31,6 +33,7 @@ from vsplade.results.explain import explain
 from vsplade.types import (
     Encoder,
     Hit,
+    MeaningEncoder,
     Metadata,
     QueryWord,
     SparseVector,
@@ -224,6 +227,7 @@ class Index:
         two_stage: TwoStage | None = None,
         min_score: float = 0.0,
         where: str | None = None,
+        words_only: bool = False,
     ) -> list[Hit]:
         """The ``k`` best pages for words (or a ready vector). Exact, unless ``two_stage`` is given.
 
@@ -232,7 +236,11 @@ class Index:
         increasing term, of query weight times page weight; equal scores are ordered as the pages were last
         added. Only pages that share a term and have at least ``min_score`` are results.
         """
-        return list(self.search_batch([query], k, filter, two_stage, min_score=min_score, where=where)[0])
+        return list(
+            self.search_batch(
+                [query], k, filter, two_stage, min_score=min_score, where=where, words_only=words_only
+            )[0]
+        )
 
     def search_vector(
         self, vector: SparseVector, k: int = 10, filter: FilterLike = None, two_stage: TwoStage | None = None
@@ -248,17 +256,19 @@ class Index:
         threads: int = 1,
         min_score: float = 0.0,
         where: str | None = None,
+        words_only: bool = False,
     ) -> list[Hits]:
         """``search`` for each query, on several threads (the compiled engine runs without the GIL).
 
         Each result reads as a list of hits, which are made when first looked at.
         """
         view, chosen = self._view, Filter.of(filter)
+        encode = self._encode_words if words_only else self.encode_query
         wanted = [self._conditions(query if where is None else where) for query in queries]
         plain = [query for query, conditions in zip(queries, wanted, strict=True) if not conditions]
-        together = iter(view.answer(plain, self.encode_query, k, chosen, two_stage, threads))
+        together = iter(view.answer(plain, encode, k, chosen, two_stage, threads))
         answers = [
-            view.answer([query], self.encode_query, k, chosen, two_stage, threads, conditions)[0]
+            view.answer([query], encode, k, chosen, two_stage, threads, conditions)[0]
             if conditions
             else next(together)
             for query, conditions in zip(queries, wanted, strict=True)
@@ -307,7 +317,12 @@ class Index:
             vector = encode(parse(query), self.encoder, self)
         else:
             vector = self.encoder.encode_query(query, self)
+            if isinstance(self.encoder, MeaningEncoder):
+                vector = replace(vector, meaning=self.encoder.encode_meaning(query))
         return checked_query(vector, self.identity.terms)
+
+    def _encode_words(self, query: Query) -> SparseVector:
+        return replace(self.encode_query(query), meaning=None)
 
     def _conditions(self, query: Query) -> Conditions:
         if isinstance(query, str) and has_operators(query):
@@ -353,6 +368,12 @@ class _View:
         self._budget = budget
         self.masks = lru_cache(maxsize=16)(self._masks)
         self.engine = lru_cache(maxsize=4)(self._engine)
+
+    @cached_property
+    def meaning(self) -> MeaningEngine:
+        return MeaningEngine(
+            [Part(live.segment, live.segment.windows, live.base) for live in self.snapshot.segments]
+        )
 
     def _engine(self, first_stage_terms: int) -> AdaptiveEngine:
         parts = [
@@ -404,10 +425,16 @@ class _View:
         engine = self.engine(two_stage.terms if two_stage else 0).prepare(first, len(queries))
         shares = Shares(len(queries), threads, most=max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // k)))
         answers: list[tuple[SparseVector, Ranking]] = [(first, NOTHING)] * len(queries)
+        by_meaning = first.meaning is not None and two_stage is None and bool(self.meaning)
 
         def work(share: range) -> None:
             vectors = [first if place == 0 else encode(queries[place]) for place in share]
-            rankings = engine.search(vectors, k, masks, proposed)
+            rankings = engine.search(vectors, max(k, DEPTH) if by_meaning else k, masks, proposed)
+            if by_meaning:
+                rankings = [
+                    self.meaning.join(vector, ranking, masks, k)
+                    for vector, ranking in zip(vectors, rankings, strict=True)
+                ]
             answers[share.start : share.stop] = zip(vectors, rankings, strict=True)
 
         shares.work_off(work)

@@ -1,15 +1,17 @@
 """Which pages are about what a query means, and one score of words and meaning.
 
-Every window of a page has a direction and belongs to the cluster whose centre is nearest. A search looks at the clusters
-nearest to the query, as many as fit its budget of windows: all of them in a small index, which is then exact; in a large
-one a few, and the share that is found is measured (docs/meaning.md). So its time is bounded.
+Every window of a page has a direction and belongs to the cluster whose centre is nearest. A search looks at
+the clusters nearest to the query, as many as fit its budget of windows: all of them in a small index, which
+is then exact; in a large one a few, and the share that is found is measured (docs/meaning.md). So its time
+is bounded.
 
 The score of a page is
 
     words + (sum of the query's weights) * trust * max(0, cosine - NOISE)
 
-where ``words`` is the sum over shared terms, the cosine that of the page's best window with the query, and ``trust`` falls
-with how much of the query the best page matches word by word: where words are found, they decide.
+where ``words`` is the sum over shared terms, the cosine that of the page's best window with the query, and
+``trust`` falls with how much of the query the best page matches word by word: where words are found, they
+decide.
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ class MeaningEngine:
         self._sizes = np.zeros(clusters, np.int64)
         """Windows of each cluster, over all segments."""
         for windows in stored:
-            self._sizes[: len(windows.starts) - 1] += np.diff(windows.starts.astype(np.int64))
+            starts = windows.starts.astype(np.int64)
+            self._sizes[: len(starts) - 1] += starts[1:] - starts[:-1]
 
     def __bool__(self) -> bool:
         return len(self._sizes) > 0
@@ -108,10 +111,11 @@ class MeaningEngine:
 
     # -- with words -------------------------------------------------------------------------------------
 
-    def join(
-        self, query: SparseVector, direction: Direction, words: Ranking, masks: Masks, k: int
-    ) -> Ranking:
+    def join(self, query: SparseVector, words: Ranking, masks: Masks, k: int) -> Ranking:
         """``words`` are the best pages by words; the ``k`` best by words and meaning together."""
+        direction = query.meaning
+        if not isinstance(direction, Direction):
+            return Ranking(words.numbers[:k], words.scores[:k])
         total = float(query.weights.sum(dtype=np.float64))
         matched = float(words.scores[0]) / total if len(words) and total else 0.0
         weight = (total or 1.0) * trust(matched)

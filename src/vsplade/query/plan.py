@@ -50,6 +50,8 @@ class Ranking:
     scores: NDArray[np.float32]
     names: Names | None = None
     """Where the engine reads them along."""
+    meaning: float = 0.0
+    """What a cosine with the query's direction was multiplied by, where it was part of the score."""
 
     def at_least(self, score: float) -> Ranking:
         """Without the pages below this score."""
