@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from vsplade import Index, IndexWriter, SparseVector, load_encoder
 from research.bench.corpus import CorpusSpec, generate, make_queries
+from vsplade import Index, IndexWriter, SparseVector, load_encoder
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.index import EncoderIdentity, manifest
 
@@ -100,7 +102,7 @@ def alone(folder: Path, queries: list[str]) -> dict[str, float]:
         asked = [b"k=10&q=" + query.replace(" ", "+").encode() for query in queries]
         vectors = [index.encode_query(query) for query in queries]
         index.search_batch(vectors[:50])
-        parts = {
+        parts: dict[str, Callable[[int], object]] = {
             "read the request": lambda i: parse_query_string(asked[i], limits),
             "look the query's weights up": lambda i: index.encode_query(queries[i]),
             "search": lambda i: index.search_batch([vectors[i]], 10)[0],
@@ -154,6 +156,20 @@ def start_server(folder: Path, workers: int) -> tuple[subprocess.Popen[str], str
     raise SystemExit("the server did not get ready")
 
 
+def processor_seconds(server: int) -> float:
+    """Of the server's workers, so far; what they use does not depend on what else the machine does."""
+    total = 0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                facts = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(facts[1]) == server:
+                total += int(facts[11]) + int(facts[12])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
 def measure(url: str, queries: list[str], connections: int, seconds: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         listed = Path(folder) / "queries.txt"
@@ -197,7 +213,14 @@ def main() -> None:
     server, url = start_server(folder, given.workers)
     try:
         measure(url, queries, given.connections[0], 3)
-        report["load"] = [measure(url, queries, count, given.seconds) for count in given.connections]
+        rows = []
+        for count in given.connections:
+            before = processor_seconds(server.pid)
+            row = measure(url, queries, count, given.seconds)
+            used = processor_seconds(server.pid) - before
+            row["processor_us"] = round(used / max(1, row["searches_per_s"] * given.seconds) * 1e6, 1)
+            rows.append(row)
+        report["load"] = rows
     finally:
         server.terminate()
         server.wait()

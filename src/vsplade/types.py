@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Json = str | int | float | bool | None
 Metadata = Mapping[str, Any]
-"""Values are ``Json``, or lists of it (tags): a condition on a list holds where it holds for one of its values."""
+"""Values are ``Json``, or lists of it (tags): a filter holds where it holds for one of the values."""
 
 
 @dataclass(frozen=True, slots=True)

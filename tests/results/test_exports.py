@@ -150,7 +150,7 @@ def test_ciff_is_read_by_protobuf(index: Index, tmp_path: Path) -> None:
         ),
         ('{"id": {}, "vector": {}}', "out.jsonl:1: the id {} is not a text"),
         (
-            '{"id": "a", "vector": {}, "metadata": {"k": []}}',
+            '{"id": "a", "vector": {}, "metadata": {"k": {}}}',
             "out.jsonl:1: page 'a': the metadata value of 'k'",
         ),
         ('{"id": "a", "vector": {}, "metadata": 7}', "out.jsonl:1: this line is not"),

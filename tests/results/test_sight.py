@@ -72,6 +72,18 @@ def test_a_scan_is_read(tmp_path: Path) -> None:
     assert (fog.box.left, fog.box.top) == pytest.approx((0.487, 0.198), abs=0.02)
 
 
+@pytest.mark.skipif(not READER_MODEL.is_file(), reason="the reader's model is not in this checkout")
+def test_words_of_a_scan_that_lies_upside_down_are_where_they_are_shown(tmp_path: Path) -> None:
+    from PIL import Image
+
+    sight = Sight()
+    upright = {word.text: word.box for word in sight.words(str(EXAMPLES / "scan.pdf"), 1)[0]}["fog"]
+    turned = sight.image(str(EXAMPLES / "scan.pdf"), 1).transpose(Image.Transpose.ROTATE_180)
+    turned.save(tmp_path / "turned.png")
+    box = {word.text: word.box for word in sight.words(str(tmp_path / "turned.png"), 1)[0]}["fog"]
+    assert (1 - box.right, 1 - box.bottom) == pytest.approx((upright.left, upright.top), abs=0.02)
+
+
 def test_a_rotated_page_has_its_words_where_they_are_shown(tmp_path: Path) -> None:
     import pypdfium2 as pdfium
 

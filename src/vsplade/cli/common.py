@@ -35,8 +35,8 @@ def index_option(command: Command) -> Command:
         metavar="DIR",
         type=click.Path(path_type=Path, file_okay=False),
         callback=_or_default,
-        help="The folder that holds the index. Default: the environment variable VSPLADE_INDEX, or .vsplade in "
-        "this folder or one above it.",
+        help="The folder that holds the index. Default: the environment variable VSPLADE_INDEX, or .vsplade "
+        "in this folder or one above it.",
     )
     return option(command)
 
@@ -150,7 +150,7 @@ def note(message: str) -> None:
     click.echo(_for_terminal(message), err=True)
 
 
-_OUR_STYLE = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;;(?:file:///[!-~]*)?\x1b\\\\|\n)")
+_OUR_STYLE = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;;(?:file://[-\w./~%]*)?\x1b\\|\n)")
 
 
 def _for_terminal(message: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from vsplade.cli.common import index_option, json_option, note, print_json
+from vsplade.cli.common import index_option, json_option, note, print_json, printable, say
 from vsplade.errors import InputError, MissingExtraError
 
 
@@ -103,7 +103,7 @@ def serve(
     if as_json:
         print_json({"url": supervisor.url, "index": settings.index_dir, "workers": count, "pid": os.getpid()})
     else:
-        click.echo(f"Serving {index_dir} at {supervisor.url} (ctrl-C ends it)")
+        say(f"Serving {printable(str(index_dir))} at {supervisor.url} (ctrl-C ends it)")
     supervisor.run()
 
 

@@ -102,15 +102,20 @@ _PLAIN_KINDS = frozenset({str, int, float, bool, type(None)})
 
 
 def _is_plain(value: object) -> bool:
-    """What ``check_metadata`` lets in; a file may also hold lists, NaN or 1e999."""
+    """A single value that ``check_metadata`` lets in; a file may also hold objects, NaN or 1e999."""
     return type(value) in _PLAIN_KINDS and (type(value) is not float or math.isfinite(value))
+
+
+def is_value(value: object) -> bool:
+    """What ``check_metadata`` lets in: a plain value, or a list of them (tags)."""
+    return all(map(_is_plain, value)) if isinstance(value, list) else _is_plain(value)
 
 
 def read_row(body: bytes) -> dict[str, Json]:
     """A page's metadata; ValueError where it is anything else."""
     row: object = json.loads(body)
-    if not isinstance(row, dict) or not all(map(_is_plain, row.values())):
-        raise ValueError("it is not an object of plain values")
+    if not isinstance(row, dict) or not all(map(is_value, row.values())):
+        raise ValueError("it is not an object of plain values and lists of them")
     return row
 
 
@@ -124,7 +129,7 @@ def read_column(container: Container, key: str) -> Column | None:
         values: Any = json.loads(container[f"column.{number}.values"].tobytes())
     except (ValueError, RecursionError) as error:
         raise damaged(container.path, f"the values of the metadata key {key!r} are not JSON") from error
-    plain = isinstance(values, list) and all(map(_is_plain, values))
+    plain = isinstance(values, list) and all(map(is_value, values))
     if not plain or int(codes.max(initial=0)) > len(values):
         raise damaged(container.path, f"the values of the metadata key {key!r} do not fit the pages")
     return Column(values, codes)

@@ -202,7 +202,7 @@ class Index:
         id: str | None = None,
         metadata: Metadata | None = None,
     ) -> list[str]:
-        """Add a picture, the bytes of a PDF or picture, or a file, in one commit; returns the ids of its pages.
+        """Add a picture, the bytes of a PDF or picture, or a file, in one commit; returns its pages' ids.
 
         A page of the same id is replaced. A path needs no ``id``: its stem is one. For many files
         ``index_paths`` is quicker, skips what has not changed, and follows changes.

@@ -155,6 +155,8 @@ class _Job:
         metadata = {new: self._metadata_of(new, self._records[old]) for new, old in moved.items()}
         self._changing = True
         self._moved = adopt_moved(self._writer, self._records, moved, metadata)
+        for old in moved.values():
+            self._forget_problem(old)
         self._changing = False
 
     def prune(self, problems: list[FileProblem]) -> set[str]:
@@ -176,6 +178,10 @@ class _Job:
                 del self._records[path]
                 removed.add(gone.get(path, path))
         return removed
+
+    def _forget_problem(self, path: str) -> None:
+        if PROBLEM + path in self._known_problems:
+            self._problems.setdefault(path, [])
 
     def run(self, paths: list[str], limits: Limits, thumbnails: int, workers: int | None) -> None:
         named = name_files(paths, {path: record.doc_id for path, record in self._records.items()})
@@ -256,8 +262,7 @@ class _Job:
                 record.done = set(old.done)
             self._fresh[file.path] = record
             self._contents[file.path] = content
-            if PROBLEM + file.path in self._known_problems:
-                self._problems.setdefault(file.path, [])
+            self._forget_problem(file.path)
             yield replace(file, skip=frozenset(record.done))
 
     def _metadata_of(self, path: str, old: FileRecord | None) -> dict[str, Json]:
@@ -275,10 +280,13 @@ class _Job:
                 yield result.page
 
     def _fail(self, problem: FileProblem) -> None:
+        self._estimate.failed(problem)
+        record = self._fresh.get(problem.path)
+        if problem.page and record is not None and record.hash == CHANGED:
+            return  # the file is in the report as one that changed
         self.failures.append(problem)
         told: dict[str, JsonValue] = {"page": problem.page, "reason": problem.reason}
         self._problems.setdefault(os.path.abspath(problem.path), []).append(told)
-        self._estimate.failed(problem)
 
     def _store(self, item: RenderedPage, vector: SparseVector) -> None:
         page = item.page
@@ -337,6 +345,9 @@ class _Job:
         """A file that changed after its hash was taken: its pages may be of other bytes than the hash."""
         record = self._fresh[path]
         if record.hash != CHANGED and not self._contents[path].is_still(path):
+            # What could not be read of it may be the change's fault: one message says it all.
+            self.failures = [problem for problem in self.failures if problem.path != path]
+            self._problems.pop(path, None)
             record.hash = CHANGED
             self._fail(FileProblem(path, "changed while it was read; the next run reads it again"))
 
@@ -345,7 +356,7 @@ class _Job:
         for path in self._touched:
             self._check_unchanged(path)
             write_record(self._writer, path, self._fresh[path])
-        for path, problems in self._problems.items():
+        for path, problems in list(self._problems.items()):  # the plan's thread may add to it
             self._writer.set_state(PROBLEM + path, problems or None)
         self._writer.commit()
         for path in self._touched:

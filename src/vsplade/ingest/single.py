@@ -30,7 +30,7 @@ Source = Image.Image | bytes | str | os.PathLike[str]
 def add_pages(
     folder: Path, encoder: Encoder, source: Source, id: str, metadata: Metadata | None = None
 ) -> list[str]:
-    """Add, or replace, the pages of ``source`` in one commit; returns their ids: ``id``, or ``id_1``, ``id_2``, ...
+    """Add, or replace, the pages of ``source`` in one commit; returns their ids: ``id``, or ``id_1``, ...
 
     The pages of a path can be shown again from there; of the others the index keeps a small picture.
     """

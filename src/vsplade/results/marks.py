@@ -32,7 +32,7 @@ class PageWord:
     certainty: float = 1.0
     """That it was read rightly; 1 for a word of the text layer."""
     tokens: tuple[str, ...] = ()
-    """The terms that were read, for a word that was read from pixels: its letters are put together from them."""
+    """The terms of a word that was read from pixels: its letters are put together from them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,9 +138,15 @@ def _read(image: Image.Image) -> Iterable[PageWord]:
     """What the reader that ships sees, whatever encoder made the index."""
     reader, text = _reader()
     name = reader.vocabulary.token
+    pose, cells = reader.read_upright(image)  # places are those of the page as it is shown
     return [
-        PageWord(word.text, word.box, word.certainty, tuple(map(name, word.terms)))
-        for line in text.lines(reader.read(image))
+        PageWord(
+            word.text,
+            pose.box_on_page(word.box, image.size),
+            word.certainty,
+            tuple(map(name, word.terms)),
+        )
+        for line in text.lines(cells)
         for word in line
     ]
 

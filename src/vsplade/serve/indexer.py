@@ -58,7 +58,9 @@ class Indexer:
     def run_forever(self, stop: threading.Event) -> None:
         self._store.clean()
         while not stop.is_set():
-            if not self.run_pending(stop):
+            if self.run_pending(stop):
+                self._store.forget_old()
+            else:
                 stop.wait(PAUSE)
 
     def run_pending(self, stop: threading.Event | None = None) -> int:

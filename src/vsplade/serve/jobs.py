@@ -18,7 +18,7 @@ from typing import Any
 
 from vsplade.types import Json
 
-KEPT = 200
+KEPT = 100
 """Finished jobs that are remembered."""
 QUEUED, RUNNING, DONE, FAILED = "queued", "running", "done", "failed"
 _ID = re.compile(r"[0-9]{13}-[0-9a-f]{12}\Z")
@@ -108,10 +108,8 @@ class JobStore:
         return sum(not job.ended for job in self.all())
 
     def clean(self) -> None:
-        """Forget old jobs, and what interrupted uploads left. Only while no upload is under way."""
-        ended = [job for job in self.all() if job.ended]
-        for job in ended[:-KEPT]:
-            (self._folder / f"{job.id}.json").unlink(missing_ok=True)
+        """What interrupted jobs and uploads left. Only while no upload is under way."""
+        self.forget_old()
         for path in self._folder.glob("*.new"):
             path.unlink(missing_ok=True)
         known = {job.id for job in self.all() if not job.ended}
@@ -119,6 +117,11 @@ class JobStore:
             if path.name not in known:
                 with suppress(OSError):
                     path.unlink()
+
+    def forget_old(self) -> None:
+        ended = [job for job in self.all() if job.ended]
+        for job in ended[:-KEPT]:
+            (self._folder / f"{job.id}.json").unlink(missing_ok=True)
 
     def finish(self, job: Job, state: str, **facts: Any) -> Job:
         self.incoming(job.id).unlink(missing_ok=True)

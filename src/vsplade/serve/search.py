@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 from vsplade.encode.paired import PairedEncoder
 from vsplade.errors import InputError, VspladeError
 from vsplade.index import Filter
+from vsplade.query.syntax import has_operators, parse
 from vsplade.results.fused import READER_AND_TEXT, FusedHit, fused_search, text_layer, whole
 from vsplade.results.sight import place_of
 from vsplade.serve.errors import RequestError, bad_request, from_vsplade
@@ -46,7 +47,7 @@ class Asked:
     @property
     def quick(self) -> bool:
         """No files to open, no new mask to make: nothing that could hold others up."""
-        return not (self.filters or self.fuse or self.snippets)
+        return not (self.filters or self.fuse or self.snippets or has_operators(self.query))
 
 
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
@@ -251,7 +252,8 @@ class Answers:
         index = library.index
         found = index.explain(query, page_id)
         if fuse and isinstance(index.encoder, PairedEncoder):
-            found += index.explain(index.encoder.encode_text_query(query, index), page_id)
+            text = index.encoder.encode_text_query(parse(query).text, index)
+            found += index.explain(text, page_id)
         return found
 
 
