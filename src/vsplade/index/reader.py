@@ -25,6 +25,7 @@ from vsplade.query.engine import AdaptiveEngine, WorkBudget, checked_engine
 from vsplade.query.filters import Filter
 from vsplade.query.holding import status
 from vsplade.query.meaning import DEPTH, MeaningEngine, Part
+from vsplade.query.plain import PlainEngine
 from vsplade.query.plan import NOTHING, Masks, Ranking, Searchable, checked_query, checked_top
 from vsplade.query.shares import Shares
 from vsplade.query.syntax import has_operators, parse
@@ -282,9 +283,14 @@ class Index:
 
     def _answered(self, snapshot: Snapshot, query: Query, vector: SparseVector, ranking: Ranking) -> Answered:
         words = partial(self.query_words, query)
-        if not ranking.meaning or not isinstance(self.encoder, MeaningEncoder):
-            return Answered(snapshot, vector, self._token, words)
-        return Answered(snapshot, vector, self._token, words, ranking.meaning, self.encoder.meant_by)
+        return Answered(snapshot, vector, self._token, words, ranking.meaning, self._meant_by)
+
+    def _meant_by(self, word: str, page: SparseVector) -> list[str]:
+        """Nothing where the encoder that knows is not installed."""
+        try:
+            return self.encoder.meant_by(word, page) if isinstance(self.encoder, MeaningEncoder) else []
+        except VspladeError:
+            return []
 
     def rank(
         self,
@@ -431,6 +437,7 @@ class _View:
         engine = self.engine(two_stage.terms if two_stage else 0).prepare(first, len(queries))
         shares = Shares(len(queries), threads, most=max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // k)))
         answers: list[tuple[SparseVector, Ranking]] = [(first, NOTHING)] * len(queries)
+        compiled = not isinstance(engine, PlainEngine)
         by_meaning = first.meaning is not None and two_stage is None and bool(self.meaning)
 
         def work(share: range) -> None:
@@ -438,7 +445,7 @@ class _View:
             rankings = engine.search(vectors, max(k, DEPTH) if by_meaning else k, masks, proposed)
             if by_meaning:
                 rankings = [
-                    self.meaning.join(vector, ranking, masks, k)
+                    self.meaning.join(vector, ranking, masks, k, compiled)
                     for vector, ranking in zip(vectors, rankings, strict=True)
                 ]
             answers[share.start : share.stop] = zip(vectors, rankings, strict=True)

@@ -16,8 +16,9 @@ decide.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +42,8 @@ LEAST_TRUST, MOST_TRUST = 0.08, 2.0
 
 
 def trust(matched: float, ahead: float) -> float:
-    """In meaning. ``matched`` is the share of the query's weight that the best page has by its words, ``ahead``
-    by how much of it that page is ahead of the tenth."""
+    """In meaning. ``matched`` is the share of the query's weight that the best page has by its words,
+    ``ahead`` by how much of it that page is ahead of the tenth."""
     missing = (1 - min(matched / FOUND, 1.0)) * (1 - min(ahead / AHEAD, 1.0))
     return LEAST_TRUST + MOST_TRUST * missing
 
@@ -59,6 +60,7 @@ class Part:
 class MeaningEngine:
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
+        self._bases = np.array([part.base for part in parts], np.int64)
         stored = [part.windows for part in parts if part.windows is not None]
         clusters = max((len(windows.starts) - 1 for windows in stored), default=0)
         self._sizes = np.zeros(clusters, np.int64)
@@ -73,16 +75,18 @@ class MeaningEngine:
     # -- by meaning alone -------------------------------------------------------------------------------
 
     def nearest(
-        self, direction: Direction, masks: Masks, depth: int
+        self, direction: Direction, masks: Masks, depth: int, compiled: bool = False
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The ``depth`` nearest pages, and the cosine of the best window of each."""
+        scan = _compiled_scan if compiled else _scan
         numbers: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
         cosines: list[NDArray[np.float32]] = [np.zeros(0, np.float32)]
         chosen = self._clusters(direction)
         for part, mask in zip(self._parts, masks, strict=True):
             if part.windows is None:
                 continue
-            pages, cosine = _scan(part.windows, chosen, direction.vector)
+            inside = chosen[chosen < len(part.windows.starts) - 1]
+            pages, cosine = scan(part.windows, inside, direction.vector)
             if mask is not None:
                 allowed = mask[pages]
                 pages, cosine = pages[allowed], cosine[allowed]
@@ -103,15 +107,21 @@ class MeaningEngine:
     def cosines(self, direction: Direction, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
         """Of the best window of each of these pages; 0 for pages without any."""
         out = np.zeros(len(numbers), np.float32)
-        for place, (part, page) in enumerate(self._located(numbers)):
-            if part.windows is not None and len(rows := part.windows.rows(page)):
-                codes, lengths = part.windows.codes[rows], part.windows.lengths[rows]
-                out[place] = (codes.astype(np.float32) @ direction.vector / lengths).max()
+        for part, places, pages in self._located(numbers):
+            if part.windows is None:
+                continue
+            starts = part.windows.page_starts.astype(np.int64)
+            spans = np.stack([starts[pages], starts[pages + 1]], 1)
+            rows = part.windows.by_page[_ranges(spans)]
+            codes, lengths = part.windows.codes[rows], part.windows.lengths[rows]
+            out[places] = _over(np.maximum, codes.astype(np.float32) @ direction.vector / lengths, spans)
         return out
 
     # -- with words -------------------------------------------------------------------------------------
 
-    def join(self, query: SparseVector, words: Ranking, masks: Masks, k: int) -> Ranking:
+    def join(
+        self, query: SparseVector, words: Ranking, masks: Masks, k: int, compiled: bool = False
+    ) -> Ranking:
         """``words`` are the best pages by words; the ``k`` best by words and meaning together."""
         direction = query.meaning
         if not isinstance(direction, Direction):
@@ -119,11 +129,12 @@ class MeaningEngine:
         total = float(query.weights.sum(dtype=np.float64))
         first, tenth = (float(words.scores[n]) if len(words) > n else 0.0 for n in (0, 9))
         weight = total * trust(first / total, (first - tenth) / total) if total else 1.0
-        numbers, _ = self.nearest(direction, masks, max(k, DEPTH))
-        new = np.setdiff1d(numbers, words.numbers)
-        numbers = np.concatenate([words.numbers, new])
-        scores = np.concatenate([words.scores, self._word_scores(query, new)]).astype(np.float64)
-        scores += weight * np.maximum(self.cosines(direction, numbers), 0)
+        near, cosine = self.nearest(direction, masks, max(k, DEPTH), compiled)
+        new = ~np.isin(near, words.numbers)
+        numbers = np.concatenate([words.numbers, near[new]])
+        scores = np.concatenate([words.scores, self._word_scores(query, near[new])]).astype(np.float64)
+        cosines = np.concatenate([self.cosines(direction, words.numbers), cosine[new]])
+        scores += weight * np.maximum(cosines, 0)
         best = np.lexsort((numbers, -scores))[:k]
         best = best[scores[best] > 0]
         return Ranking(numbers[best], scores[best].astype(np.float32), meaning=weight)
@@ -132,28 +143,48 @@ class MeaningEngine:
         out = np.zeros(len(numbers), np.float32)
         if not len(query):
             return out
-        for place, (part, page) in enumerate(self._located(numbers)):
-            start, end = int(part.segment.starts[page]), int(part.segment.starts[page + 1])
-            terms = part.segment.terms[start:end]
-            found = np.searchsorted(terms, query.terms.astype(terms.dtype))
-            inside = found < len(terms)
-            found = found[inside]
-            same = terms[found] == query.terms[inside]
-            weights = part.segment.weights[start:end][found[same]].astype(np.float64)
-            out[place] = weights @ query.weights[inside][same].astype(np.float64)
+        for part, places, pages in self._located(numbers):
+            starts = part.segment.starts
+            spans = np.stack([starts[pages], starts[pages + 1]], 1).astype(np.int64)
+            rows = _ranges(spans)
+            terms = part.segment.terms[rows].astype(np.uint32)
+            asked = np.minimum(np.searchsorted(query.terms, terms), len(query) - 1)
+            shared = np.where(query.terms[asked] == terms, query.weights[asked], 0).astype(np.float64)
+            out[places] = _over(np.add, shared * part.segment.weights[rows], spans)
         return out
 
-    def _located(self, numbers: NDArray[np.int64]) -> list[tuple[Part, int]]:
-        bases = np.array([part.base for part in self._parts])
-        which = np.searchsorted(bases, numbers, side="right") - 1
-        return [(self._parts[n], int(number - bases[n])) for n, number in zip(which, numbers, strict=True)]
+    def _located(
+        self, numbers: NDArray[np.int64]
+    ) -> Iterator[tuple[Part, NDArray[np.int64], NDArray[np.int64]]]:
+        """By segment: which of the numbers lie in it, and their pages there."""
+        which = np.searchsorted(self._bases, numbers, side="right") - 1
+        for n in np.unique(which).tolist():
+            places = np.flatnonzero(which == n)
+            yield self._parts[n], places, numbers[places] - self._bases[n]
+
+
+def _ranges(spans: NDArray[np.int64]) -> NDArray[np.int64]:
+    """All rows of (n, 2) spans, one span behind the other."""
+    counts = spans[:, 1] - spans[:, 0]
+    before = np.cumsum(counts) - counts
+    rows: NDArray[np.int64] = np.arange(int(counts.sum())) + np.repeat(spans[:, 0] - before, counts)
+    return rows
+
+
+def _over(how: np.ufunc, values: NDArray[Any], spans: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The sum or the maximum over each span of ``_ranges``; 0 for an empty one."""
+    counts = spans[:, 1] - spans[:, 0]
+    out = np.zeros(len(counts), np.float32)
+    filled = counts > 0
+    if filled.any():
+        out[filled] = how.reduceat(values, (np.cumsum(counts) - counts)[filled])
+    return out
 
 
 def _scan(
     windows: StoredWindows, clusters: NDArray[np.int64], vector: NDArray[np.float32]
 ) -> tuple[NDArray[np.uint16], NDArray[np.float32]]:
     """The pages of all windows of these clusters, and their cosines with the query."""
-    clusters = clusters[clusters < len(windows.starts) - 1]
     if not len(clusters):
         return windows.pages[:0], windows.lengths[:0]
     first, last = windows.starts[clusters].astype(np.int64), windows.starts[clusters + 1].astype(np.int64)
@@ -165,6 +196,17 @@ def _scan(
     sums = [windows.codes[row].astype(np.float32) @ vector for row in rows]
     lengths = np.concatenate([windows.lengths[row] for row in rows])
     return np.concatenate([windows.pages[row] for row in rows]), np.concatenate(sums) / lengths
+
+
+def _compiled_scan(
+    windows: StoredWindows, clusters: NDArray[np.int64], vector: NDArray[np.float32]
+) -> tuple[NDArray[np.uint16], NDArray[np.float32]]:
+    """The same, where numba is loaded already."""
+    from vsplade.query.meaning_scan import scan
+
+    starts = windows.starts
+    pages, cosines = scan(windows.codes, windows.lengths, windows.pages, starts, clusters, vector)
+    return pages, cosines
 
 
 def _best_windows(
