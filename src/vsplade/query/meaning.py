@@ -41,7 +41,7 @@ LEAST_TRUST, MOST_TRUST = 0.08, 2.0
 
 
 def trust(matched: float, ahead: float) -> float:
-    """In meaning. ``matched`` is the share of the query's weight that the best page has by its words, ``ahead``
+    """In meaning. ``matched`` is the share of the query's weight that the best page has by words, ``ahead``
     by how much of it that page is ahead of the tenth."""
     missing = (1 - min(matched / FOUND, 1.0)) * (1 - min(ahead / AHEAD, 1.0))
     return LEAST_TRUST + MOST_TRUST * missing

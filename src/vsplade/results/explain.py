@@ -1,4 +1,4 @@
-"""Why a page matched: the terms it shares with the query, what it is about, and what each added to the score."""
+"""Why a page matched: the terms it shares with the query, what it is about, and what each added."""
 
 from __future__ import annotations
 
