@@ -219,6 +219,7 @@ _ERRORS = {
     "401": "A key is needed.",
     "403": "Not allowed here.",
     "404": "There is no such thing.",
+    "405": "Not with this method.",
     "413": "The request is too large.",
     "415": "Not a media type that is taken here.",
     "429": "Too many jobs are waiting; see Retry-After.",
@@ -319,7 +320,7 @@ def _document_paths(settings: Settings) -> dict[str, Schema]:
     upload = _operation(
         "Upload a file; one of the same name is replaced.",
         job,
-        "400 413 415 429",
+        "400 404 405 413 415 429",
         parameters=[name, _in_query("metadata", _TEXT, "A JSON object of values to filter by.")],
         requestBody=_body(binary, "application/octet-stream"),
     )
