@@ -121,7 +121,7 @@ class TermMatch:
     in_part: bool = False
     """It is a piece of a word of the query that does not stand on the page as a whole."""
     meant_by: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Of a match by meaning (its term is ``BY_MEANING``): words of the query that the page does not hold, each
+    """Of a match by meaning (its term is ``BY_MEANING``): words of the query that the page has not, each
     with the words of the page that come nearest to it.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -88,9 +89,9 @@ def test_windows_cover_a_page_evenly() -> None:
     assert page_windows(0) == [(0, 0)]
     for count in (1, WINDOW, WINDOW + 1, 5 * WINDOW - 3):
         spans = page_windows(count)
-        assert spans[0][0] == 0 and spans[-1][1] == count
+        assert (spans[0][0], spans[-1][1]) == (0, count)
         assert all(last - first <= WINDOW for first, last in spans)
-        assert all(one[1] == other[0] for one, other in zip(spans, spans[1:], strict=False))
+        assert all(one[1] == other[0] for one, other in pairwise(spans))
     assert len(page_windows(100 * WINDOW)) == MOST_WINDOWS
 
 

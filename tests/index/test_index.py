@@ -92,7 +92,7 @@ def test_a_hit_reads_the_rest_when_looked_at(folder: Path) -> None:
     assert hit != replace(hit, score=4.0)
     assert len({hit, same, plain}) == 1
     assert pickle.loads(pickle.dumps(index.search("abbb")[0])) == plain
-    assert json.loads(json.dumps(asdict(index.search("abbb")[0]))) == asdict(replace(plain, words=[]))
+    assert json.dumps(asdict(index.search("abbb")[0])) == json.dumps(asdict(plain))  # tuples are lists there
     assert repr(plain).removeprefix("Hit") == repr(index.search("abbb")[0]).removeprefix("StoredHit")
     with pytest.raises(FrozenInstanceError):
         hit.score = 1.0  # type: ignore[misc]

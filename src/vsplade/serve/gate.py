@@ -139,7 +139,7 @@ class Gate:
         if size > HEADER_BYTES:
             raise RequestError(431, "headers_too_large", "The request's headers are too large.")
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > LONGEST_URL:
-            raise RequestError(414, "url_too_long", "The address of this request is too long.")
+            raise RequestError(400, "url_too_long", "The address of this request is too long.")
         if "\0" in scope["path"]:
             raise RequestError(400, "bad_request", "The path holds a NUL byte.")
         self._check_host(host)
