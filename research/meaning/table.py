@@ -81,7 +81,7 @@ def weighted(counts: csr_matrix, idf: Array) -> csr_matrix:
 
 
 def ridge(x: csr_matrix, y: Array, start: Array, penalty: float, rounds: int) -> Array:
-    """The table nearest to ``y``, pulled to ``start``: conjugate gradients, each column a system of its own."""
+    """The table nearest to ``y``, pulled to ``start``. Conjugate gradients; each column is its own system."""
     turned = x.T.tocsr()
     change = np.zeros_like(start)
     residual = turned @ (y - x @ start)

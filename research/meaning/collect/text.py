@@ -71,7 +71,7 @@ def docbook_sections(page: str) -> list[tuple[str, str]]:
     )
     parts = re.split(r"<title[^>]*>(.*?)</title>", page, flags=re.DOTALL | re.IGNORECASE)
     return [
-        (without_markup(head), re.sub(r"&[\w.-]+;", "", without_markup(text)))
+        (without_markup(head), clean(re.sub(r"&[\w.-]+;", "", without_markup(text))))
         for head, text in zip(parts[1::2], parts[2::2], strict=True)
     ]
 
