@@ -14,12 +14,13 @@ onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("safetensors")
 import torch.nn.functional as F
 
+from research.meaning import teach
 from research.meaning.centroids import k_means
 from research.meaning.export import export, page_graph
 from research.meaning.model import HIDDEN, Bert, mean, page_encoder
-from research.meaning.options import ExportOptions
-from research.meaning.teach import Teacher
+from research.meaning.options import ExportOptions, TeachOptions
 from vsplade.encode.meaning import MeaningModel
+from vsplade.encode.wordpiece import WordPiece
 
 SPECIAL = ["[PAD]", *(f"[unused{n}]" for n in range(99)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 VOCABULARY = [*SPECIAL, *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz")]
@@ -75,13 +76,38 @@ def minilm(bert: Bert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_teacher_sorts_by_length_and_back(bert: Bert, minilm: Path, tmp_path: Path) -> None:
-    teacher = Teacher(minilm, tmp_path / "minilm.onnx", threads=2)
+    teacher = teach.Teacher(minilm, tmp_path / "minilm.onnx", threads=2)
     tokens = tokens_of(np.random.default_rng(1), [20, 3, 15, 4, 9])
     found = teacher.vectors(tokens, batch=2).astype(np.float32)
     with torch.no_grad():
         wanted = F.normalize(mean(*bert(torch.from_numpy(tokens))), dim=-1).numpy()
     assert ((found * wanted).sum(axis=1) > 0.98).all()
     assert teacher.of_single_tokens().shape == (len(VOCABULARY), HIDDEN)
+
+
+def test_teaching_goes_on_where_it_stopped(minilm: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = WordPiece.load(minilm / "vocab.txt")
+
+    def tokens(folder: Path, texts: list[str], size: int) -> np.ndarray:
+        out = np.zeros((len(texts), size), np.uint16)
+        for row, text in enumerate(texts):
+            numbers = [pieces.start, *pieces.encode(text)[: size - 2], pieces.end]
+            out[row, : len(numbers)] = numbers
+        return out
+
+    monkeypatch.setattr(teach, "teacher_tokens", tokens)
+    monkeypatch.setattr(teach, "PART", 20)
+    options = TeachOptions(work, minilm, passages=6, spans=40, headwords=4, glosses=4)
+    told = teach.teach(options)
+    parts = sorted((work / "teacher").glob("queries-*.npz"))
+    assert len(parts) == -(-told["queries"] // 20) >= 2
+    first, last = np.load(parts[0]), np.load(parts[1])
+    wanted, kept = last["vectors"], parts[0].stat().st_mtime_ns
+    assert first["vectors"].shape == (20, HIDDEN)
+    parts[1].unlink()
+    assert teach.teach(options) == told
+    assert parts[0].stat().st_mtime_ns == kept
+    np.testing.assert_array_equal(np.load(parts[1])["vectors"], wanted)
 
 
 def test_what_is_exported_can_be_used(minilm: Path, tmp_path: Path) -> None:

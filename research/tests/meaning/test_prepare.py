@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
 from pathlib import Path
 
@@ -18,25 +16,7 @@ from research.meaning.options import TeachOptions
 from research.meaning.synonyms import read
 from research.meaning.teach import chosen_passages, chosen_queries
 from research.meaning.train import DEVICE, Options, worn
-
-SYNONYMS = {"big": ["large", "great"], "house": ["building"]}
-TEXT = "the big house stands on a hill above the river and nobody has lived there since the war ended"
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    def write(name: str, rows: list[dict[str, object]]) -> None:
-        with gzip.open(tmp_path / name, "wt", encoding="utf-8") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
-
-    write("passages.jsonl.gz", [{"t": f"{TEXT} {n}", "src": "anarchism"} for n in range(20)])
-    write("pairs.jsonl.gz", [{"q": f"word {n}", "p": f"a gloss of {n}", "src": "wordnet"} for n in range(8)])
-    free = [{"q": f"free question {n}", "src": "squad"} for n in range(5)]
-    kept_out = [{"q": f"secret question {n}", "src": "msmarco", "research_only": True} for n in range(5)]
-    write("queries.jsonl.gz", [*free, *kept_out])
-    with gzip.open(tmp_path / "synonyms.json.gz", "wt", encoding="utf-8") as file:
-        json.dump(SYNONYMS, file)
-    return tmp_path
+from research.tests.meaning.conftest import SYNONYMS, TEXT
 
 
 def test_nothing_learns_from_queries_for_research_only(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
