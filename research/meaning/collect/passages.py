@@ -95,7 +95,7 @@ def of_package(named: tuple[str, Path]) -> list[str]:
             continue
         try:
             out += find(path)
-        except (OSError, EOFError, zlib.error) as error:
+        except (OSError, EOFError, zlib.error, json.JSONDecodeError) as error:
             print(f"passed over: {inside}: {error}", file=sys.stderr)
     return [passage for passage in dict.fromkeys(out) if is_english(passage)][:MOST_OF_A_PACKAGE]
 
