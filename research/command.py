@@ -64,7 +64,9 @@ def _parameter(one: dataclasses.Field[Any], hint: Any) -> Callable[[Any], Any]:
     kind, several = _click_type(hint)
     if one.metadata.get("argument"):
         shown = one.name.upper() + ("..." if several else "")
-        return click.argument(one.name, type=kind, nargs=-1 if several else 1, required=True, metavar=shown)
+        return click.argument(
+            one.name, type=kind, nargs=-1 if several else 1, required=one.default is MISSING, metavar=shown
+        )
     flag = "--" + one.name.replace("_", "-")
     required = one.default is MISSING
     given: dict[str, Any] = {} if required else {"default": one.default}

@@ -1,13 +1,15 @@
 """How well a student finds pages by meaning, while it learns: development sets as the reader read them.
 
-WORK/dev-*.npz (made by `dev.py`) hold the terms of the pages in reading order with their certainty, the queries'
-terms, which pages answer them, and the reader's own scores.
+WORK/dev-*.npz hold what `_load` reads: the terms of the pages in reading order with their certainty, the
+terms of the queries, which pages answer them, and the reader's own scores. Without such files training runs
+unwatched.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,7 @@ def _load(path: Path, device: str, size: int = 0) -> DevSet:
         raw["terms"].astype(np.int64),
         raw["certainty"].astype(np.float32),
     )
-    for page, (start, stop) in enumerate(zip(raw["offsets"][:-1], raw["offsets"][1:], strict=True)):
+    for page, (start, stop) in enumerate(pairwise(raw["offsets"])):
         term, sure = terms[start:stop], certain[start:stop]
         for first, last in page_windows(len(term), **({"size": size} if size else {})):
             tokens.append(term[first:last])
@@ -55,8 +57,11 @@ def _load(path: Path, device: str, size: int = 0) -> DevSet:
     for n, (term, sure) in enumerate(zip(tokens, certainty, strict=True)):
         rows[n, : len(term)], sures[n, : len(sure)] = term, sure
     bounds = raw["relevant_offsets"]
-    relevant = [raw["relevant"][a:b].tolist() for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
-    on = lambda array: torch.from_numpy(array).to(device)  # noqa: E731
+    relevant = [raw["relevant"][a:b].tolist() for a, b in pairwise(bounds)]
+
+    def on(array: np.ndarray[Any, Any]) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
     return DevSet(
         path.stem.removeprefix("dev-"), on(rows), on(sures), on(np.array(owner)), len(raw["offsets"]) - 1,
         on(raw["queries"].astype(np.int64)), relevant, on(raw["words"].astype(np.float32)),
@@ -84,16 +89,15 @@ def report(title: str, student: Any, sets: list[DevSet], say: Any) -> None:
     """Alone, and added to the reader's words."""
     student.page.eval()
     for one in sets:
-        parts = []
         with torch.autocast(one.tokens.device.type, torch.bfloat16):
-            for at in range(0, len(one.tokens), 2048):
-                parts.append(student.page(one.tokens[at : at + 2048], one.certainty[at : at + 2048]))
+            rows = zip(one.tokens.split(2048), one.certainty.split(2048), strict=True)
+            parts = [student.page(tokens, certainty) for tokens, certainty in rows]
         scores = page_scores(student.table(one.queries), torch.cat(parts), one.owner, one.pages)
         matched = one.words.amax(1, keepdim=True)
         gate = {
             f"+{a}": one.words + a * (0.15 + (1 - (matched / 0.131).clamp(max=1)) ** 2) * scores
             for a in (0.5, 1)
         }
-        rows = {"alone": scores, "words": one.words} | gate
-        say(f"{title}: {one.name} " + ", ".join(f"{k} {ndcg(v, one.relevant):.3f}" for k, v in rows.items()))
+        ways = {"alone": scores, "words": one.words} | gate
+        say(f"{title}: {one.name} " + ", ".join(f"{k} {ndcg(v, one.relevant):.3f}" for k, v in ways.items()))
     student.page.train()

@@ -1,23 +1,30 @@
-"""A trained student to the files that ship: `page.onnx` (8 bits), `query.npy`, `meaning.json`.
+"""MiniLM and the query table to the files that ship: page.onnx, query.npy and the rest of `MeaningModel`.
 
-    python -m research.meaning.export RUN OUT
+    python -m research.meaning.export WORK --minilm FOLDER --out OUT
 
-The graph is written node by node, with onnxruntime's own fused nodes (attention, layer norm with its sum, matrix
-products that round their input to 8 bits as they go): a window of 120 words takes a third of the time of the plain one.
+The graph is written node by node, with onnxruntime's own fused nodes (attention, layer norm with its sum,
+matrix products that round their input to 8 bits as they go): a window of 120 words takes a third of the time
+of the plain one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sys
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import torch
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file
+
+from research.command import main
+from research.meaning.model import PageEncoder, load_minilm, page_encoder
+from research.meaning.options import ExportOptions
+from vsplade.errors import InputError
 
 FUSED = "com.microsoft"
 HEADS = 12
@@ -43,11 +50,11 @@ class Graph:
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
-    def add(self, kind: str, inputs: list[str], domain: str = "", outputs: int = 1, **attributes: Any) -> str:
+    def add(self, kind: str, inputs: list[str], domain: str = "", **attributes: Any) -> str:
         self._count += 1
-        names = [f"v{self._count}"] + [""] * 0 + [f"v{self._count}_{n}" for n in range(1, outputs)]
-        self.nodes.append(helper.make_node(kind, inputs, names, domain=domain, **attributes))
-        return names[0]
+        name = f"v{self._count}"
+        self.nodes.append(helper.make_node(kind, inputs, [name], domain=domain, **attributes))
+        return name
 
     def product(self, x: str, name: str) -> str:
         """x times a weight, both in 8 bits; the weight's scale is one a column."""
@@ -120,20 +127,48 @@ class Graph:
         return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
-def main(run: Path, out: Path) -> None:
+def page_graph(page: PageEncoder) -> Any:
+    return Graph({key: value.detach().numpy() for key, value in page.state_dict().items()}).build()
+
+
+def export(options: ExportOptions) -> dict[str, Any]:
+    """Write the files that ship.
+
+    WORK holds table.npz (`table`) and centroids.npy (`centroids`).
+    """
+    work, out = options.work, options.out
+    if (options.minilm is None) == (options.run is None):
+        raise InputError(
+            "give --minilm for what ships, or --run for a page encoder of research.meaning.train"
+        )
     out.mkdir(parents=True, exist_ok=True)
-    model = Graph(load_file(run / "page.safetensors")).build()
+    if options.minilm is not None:
+        trained = np.load(work / "table.npz")
+        head = torch.from_numpy(np.ascontiguousarray(trained["axes"].T))
+        model, table = page_graph(page_encoder(load_minilm(options.minilm), head)), trained["table"]
+        shutil.copyfile(options.minilm / "vocab.txt", out / "vocab.txt")
+    else:  # over the reader's vocabulary, which the package has
+        assert options.run is not None
+        model = Graph(load_file(options.run / "page.safetensors")).build()
+        table = load_file(options.run / "table.safetensors")["terms.weight"].astype(np.float32)[:-1]
     onnx.save(model, out / "page.onnx")
-    table = load_file(run / "table.safetensors")["terms.weight"].astype(np.float32)[:-1]
     codes, scale = rounded_rows(table)
     np.save(out / "query.npy", codes)
     np.save(out / "query_scale.npy", scale)
-    digest = hashlib.sha256((out / "page.onnx").read_bytes() + codes.tobytes() + scale.tobytes()).hexdigest()
-    from vsplade.encode.tokenizer import Tokenizer
-
-    facts = {"dimensions": table.shape[1], "weights": digest[:16], "vocabulary": Tokenizer.load().fingerprint}
+    shutil.copyfile(work / "centroids.npy", out / "centroids.npy")
+    facts = {"dimensions": table.shape[1], "weights": _digest(out)}
     (out / "meaning.json").write_text(json.dumps(facts, indent=1) + "\n")
+    return {**facts, "megabytes": round(sum(file.stat().st_size for file in out.iterdir()) / 1e6, 1)}
+
+
+def _digest(folder: Path) -> str:
+    """Of everything that vectors depend on."""
+    total = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.name != "meaning.json":
+            total.update(path.read_bytes())
+    return total.hexdigest()[:16]
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(export, ExportOptions)

@@ -1,7 +1,8 @@
 """The page encoder for meaning, in torch: a BERT of six layers over the reader's own terms.
 
-It starts from MiniLM's weights. What differs: its tokens are the reader's terms in reading order, each with the
-reader's certainty of it, and a linear layer makes the page's vector shorter. `export.py` writes it for onnxruntime.
+It starts from MiniLM's weights. What differs: its tokens are the reader's terms in reading order, each with
+the reader's certainty of it, and a linear layer makes the page's vector shorter. `export.py` writes it for
+onnxruntime. What ships first is MiniLM itself with that layer (`page_encoder`).
 """
 
 from __future__ import annotations
@@ -89,6 +90,17 @@ def load_minilm(folder: Path) -> Bert:
     return model
 
 
+def page_encoder(minilm: Bert, head: Tensor) -> PageEncoder:
+    """MiniLM as it is, over its own tokens, and then ``head`` (dimensions, 384); the padding is a token of
+    its own, the last."""
+    terms = len(minilm.words.weight)
+    page = PageEncoder(terms, len(head), len(minilm.layers)).eval()
+    state = {f"bert.{key}": value for key, value in minilm.state_dict().items()}
+    state["bert.words.weight"] = torch.cat([minilm.words.weight, torch.zeros(1, HIDDEN)])
+    page.load_state_dict(state | {"doubt": torch.zeros(HIDDEN), "head.weight": head})
+    return page
+
+
 def unit(x: Tensor) -> Tensor:
     """Of length 1. The gradient stays finite where all words of a window were lost."""
     x = x.float()
@@ -111,7 +123,7 @@ class PageEncoder(nn.Module):
 
 
 class QueryTable(nn.Module):
-    """A vector for every term; a query is the sum of its terms' vectors, and of its pairs' where there are any."""
+    """A vector for every term, and for pairs if there are any; a query is the sum of its own."""
 
     def __init__(self, terms: int, dimensions: int, pairs: int = 0) -> None:
         super().__init__()

@@ -1,13 +1,14 @@
-"""Text to numbers: passages and queries as the reader's terms (for the student) and MiniLM's (for the teacher).
+"""Text to numbers, for training on a GPU: the reader's terms for the student, MiniLM's for the teacher.
 
     python -m research.meaning.prepare WORK
 
-WORK holds pairs.jsonl.gz {"q", "p"}, passages.jsonl.gz {"t"}, queries.jsonl.gz {"q"}, synonyms.json.gz {word: [words]}
-and minilm/ (tokenizer.json). Writes WORK/tokens.npz. `collect.py` makes the text from public packages.
+WORK holds pairs.jsonl.gz {"q", "p"}, passages.jsonl.gz {"t"}, queries.jsonl.gz {"q"} (`collect`),
+synonyms.json.gz {word: [words]} (`synonyms`) and minilm/ (tokenizer.json). Writes WORK/tokens.npz. `teach.py`
+uses the same functions.
 
-Besides the queries that came with the text, queries are made from passages: runs of their words, the same with words
-exchanged for synonyms, and either in the frame of a question. None of them needs to fit its passage well: the teacher
-says what each one means.
+Besides the queries that came with the text, queries are made from passages: runs of their words, the same
+with words exchanged for synonyms, and either in the frame of a question. None of them needs to fit its
+passage well: the teacher says what each one means.
 """
 
 from __future__ import annotations
@@ -35,14 +36,18 @@ TEACHER_PASSAGE, TEACHER_QUERY = 256, 40
 SPANS = 5
 """Queries made of each passage."""
 DICTIONARIES = frozenset(
-    "wordnet wordset mythes gcide gene-ontology wordnet-example hpo wordset-example foldoc vera jargon devil".split()
-)
+    (
+        "wordnet", "wordset", "mythes", "gcide", "gene-ontology", "wordnet-example", "hpo", "wordset-example",
+        "foldoc", "vera", "jargon", "devil",
+    )
+)  # fmt: skip
 REPEATED = 5
 """Questions and headings count more than entries of dictionaries, of which there are many."""
 FRAMES = (
-    "what is {}", "what are {}", "how does {} work", "how to {}", "why {}", "which {}", "who {}", "where is {}",
-    "when was {}", "how many {}", "how much {}", "page about {}", "slide on {}", "chart of {}", "table of {}",
-    "information on {}", "tell me about {}", "explain {}", "definition of {}", "difference between {}",
+    "what is {}", "what are {}", "how does {} work", "how to {}", "why {}", "which {}", "who {}",
+    "where is {}", "when was {}", "how many {}", "how much {}", "page about {}", "slide on {}",
+    "chart of {}", "table of {}", "information on {}", "tell me about {}", "explain {}", "definition of {}",
+    "difference between {}",
     "find the page that talks about {}", "what does it say about {}", "is there anything about {}",
     "what happens to {}", "reasons for {}", "advice on {}", "ways to {}", "share of {}", "people who {}",
 )  # fmt: skip
@@ -54,13 +59,20 @@ _WORD = re.compile(r"[A-Za-z']+")
 def lines(path: Path) -> list[dict[str, Any]]:
     """Of NAME.jsonl.gz, or NAME.jsonl.xz."""
     packed = path.with_suffix(".xz")
-    opened = (
-        lzma.open(packed, "rt", encoding="utf-8")
-        if packed.exists()
-        else gzip.open(path, "rt", encoding="utf-8")
-    )
-    with opened as file:
+    found = packed if packed.exists() else path
+    with (lzma.open if packed.exists() else gzip.open)(found, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
+
+
+def asked(work: Path) -> list[dict[str, Any]]:
+    """Queries that may be learned from: those for research only are left out, here and nowhere else."""
+    return [row for row in lines(work / "queries.jsonl.gz") if not row.get("research_only")]
+
+
+def load_synonyms(work: Path) -> dict[str, list[str]]:
+    with gzip.open(work / "synonyms.json.gz", "rt", encoding="utf-8") as file:
+        found: dict[str, list[str]] = json.load(file)
+    return found
 
 
 def exchanged(words: list[str], synonyms: dict[str, list[str]], rng: random.Random) -> list[str]:
@@ -121,13 +133,11 @@ def main(work: Path) -> None:
     found = lines(work / "pairs.jsonl.gz")
     pairs = [row for row in found for _ in range(1 if row["src"] in DICTIONARIES else REPEATED)]
     passages = [row["t"] for row in lines(work / "passages.jsonl.gz")]
-    asked = [row["q"] for row in lines(work / "queries.jsonl.gz") if not row.get("research_only")]
-    with gzip.open(work / "synonyms.json.gz", "rt", encoding="utf-8") as file:
-        synonyms = json.load(file)
+    questions = [row["q"] for row in asked(work)]
     texts = [row["p"] for row in pairs] + passages
     with Pool() as pool:
-        made = unpaired(pool, passages, synonyms)
-        queries = [row["q"] for row in pairs] + asked + made
+        made = unpaired(pool, passages, load_synonyms(work))
+        queries = [row["q"] for row in pairs] + questions + made
         empty = len(Tokenizer.load())
         rows = pool.imap(partial(reader_terms, size=PASSAGE), texts, chunksize=2000)
         passage = table(rows, len(texts), PASSAGE, empty)
@@ -136,12 +146,14 @@ def main(work: Path) -> None:
     letters = [letters_of(Tokenizer.load().token(term)) for term in range(empty)]
     np.savez(
         work / "tokens.npz",
-        pairs=len(pairs), asked=len(asked), passage=passage, query=query,
+        pairs=len(pairs), asked=len(questions), passage=passage, query=query,
         teacher_passage=teacher_tokens(work / "minilm", texts, TEACHER_PASSAGE),
         teacher_query=teacher_tokens(work / "minilm", queries, TEACHER_QUERY),
         teacher_terms=teacher_tokens(work / "minilm", letters, 16),
     )  # fmt: skip
-    print(f"{len(pairs):,} pairs, {len(passages):,} passages, {len(asked):,} questions, {len(made):,} made")
+    print(
+        f"{len(pairs):,} pairs, {len(passages):,} passages, {len(questions):,} questions, {len(made):,} made"
+    )
     print("for instance:", *islice(made, 0, 50_000, 5_000), sep="\n  ")
 
 

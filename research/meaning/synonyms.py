@@ -1,6 +1,6 @@
 """Words and their synonyms, from the thesaurus of LibreOffice (Debian's mythes-en-us, made of WordNet).
 
-python -m research.meaning.synonyms th_en_US_v2.dat WORK/synonyms.json.gz
+python -m research.meaning.synonyms WORK
 """
 
 from __future__ import annotations
@@ -8,8 +8,12 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import sys
 from pathlib import Path
+from typing import Any
+
+from research.command import main
+from research.meaning.collect.packages import Places
+from research.meaning.options import SynonymsOptions
 
 _REMARK = re.compile(r"\s*\([^)]*\)")
 
@@ -30,8 +34,13 @@ def read(path: Path) -> dict[str, list[str]]:
     return found
 
 
+def synonyms(options: SynonymsOptions) -> dict[str, Any]:
+    """Write WORK/synonyms.json.gz from the thesaurus that `collect` unpacked."""
+    found = read(Places(options.work, options.work / "data").thesaurus)
+    with gzip.open(options.work / "synonyms.json.gz", "wt", encoding="utf-8") as file:
+        json.dump(found, file)
+    return {"words": len(found)}
+
+
 if __name__ == "__main__":
-    synonyms = read(Path(sys.argv[1]))
-    with gzip.open(sys.argv[2], "wt", encoding="utf-8") as file:
-        json.dump(synonyms, file)
-    print(f"{len(synonyms):,} words")
+    main(synonyms, SynonymsOptions)

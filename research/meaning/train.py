@@ -2,8 +2,9 @@
 
     python -m research.meaning.train WORK OUT --seconds 600
 
-First the table alone learns to meet the teacher's page vectors; then both learn together, from passages worn as the
-reader wears them (words lost, words mistaken, each with the certainty that goes with it). Losses:
+Not behind what ships (`table.py` is): kept for an encoder over the reader's own terms. First the table alone
+learns to meet the teacher's page vectors; then both learn together, from passages worn as the reader wears
+them (words lost, words mistaken, each with the certainty that goes with it). Losses:
 
     KL( softmax(teacher scores / 0.05) || softmax(student scores * scale) )     over all passages of the batch
     + pair_weight * cross entropy of each query with the passage it belongs to   (in-batch ranking)
@@ -29,7 +30,7 @@ from research.meaning.model import PageEncoder, QueryTable, load_minilm, mean
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LENGTHS, SHARES = (64, 128, 200), (0.3, 0.35, 0.35)
-"""Passages of one batch are of one class of length: little is spent on padding, and three shapes are compiled."""
+"""Passages of one batch are of one class of length: little padding, and three shapes to compile."""
 
 
 @dataclass

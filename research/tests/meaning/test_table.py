@@ -1,0 +1,83 @@
+"""The query table against numpy's dense solution, and from a folder of a teacher's vectors to a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("scipy")
+from scipy.sparse import random as random_sparse
+
+from research.meaning.options import TableOptions
+from research.meaning.table import LAST_SPECIAL, counted, inverse_frequency, ridge, table, weighted
+from vsplade.errors import InputError
+
+WORDS = 40
+
+
+@pytest.mark.parametrize("penalty", [0.05, 1.0])
+def test_ridge_is_the_dense_solution(penalty: float) -> None:
+    rng = np.random.default_rng(1)
+    x = random_sparse(60, 25, density=0.2, format="csr", rng=rng, dtype=np.float64)
+    y, start = rng.normal(size=(60, 4)), rng.normal(size=(25, 4))
+    dense = x.toarray()
+    normal = dense.T @ dense + penalty * np.eye(25)
+    wanted = start + np.linalg.solve(normal, dense.T @ (y - dense @ start))
+    np.testing.assert_allclose(ridge(x, y, start, penalty, 60), wanted, atol=1e-6)
+
+
+def test_a_token_of_no_query_keeps_its_start() -> None:
+    tokens = np.array([[101, 200, 201, 102], [101, 201, 202, 102]])
+    x = weighted(counted(tokens, 210), np.ones(210, np.float32))
+    start = np.random.default_rng(0).normal(size=(210, 3))
+    found = ridge(x, np.zeros((2, 3)), start, 0.1, 20)
+    np.testing.assert_array_equal(found[205], start[205])
+    assert np.abs(found[201]).sum() < np.abs(start[201]).sum()
+
+
+def test_rows_are_means_and_special_tokens_do_not_count() -> None:
+    tokens = np.array([[101, 200, 200, 201, 102, 0], [101, 201, 102, 0, 0, 0]])
+    counts = counted(tokens, 210)
+    assert counts[0, 200] == 2
+    assert counts[:, : LAST_SPECIAL + 1].nnz == 0
+    idf = inverse_frequency(counts)
+    assert idf[200] >= idf[201]
+    np.testing.assert_allclose(weighted(counts, idf).sum(axis=1), 1, rtol=1e-6)
+
+
+def teacher_folder(work: Path) -> None:
+    """A made-up teacher: a query is the sum of its tokens' hidden vectors, told badly one by one."""
+    rng = np.random.default_rng(0)
+    folder = work / "teacher"
+    folder.mkdir()
+    vocabulary = LAST_SPECIAL + 1 + WORDS
+    hidden = rng.normal(size=(vocabulary, 16)).astype(np.float32)
+    tokens = rng.integers(LAST_SPECIAL + 1, vocabulary, (900, 6)).astype(np.uint16)
+    tokens[:, 0], tokens[:, -1] = 101, 102
+    queries = hidden[tokens[:, 1:-1]].sum(axis=1)
+    unit = queries / np.linalg.norm(queries, axis=1, keepdims=True)
+    np.savez(folder / "queries-000.npz", tokens=tokens[:500], vectors=unit[:500])
+    np.savez(folder / "queries-001.npz", tokens=tokens[500:], vectors=unit[500:])
+    np.savez(folder / "tokens.npz", vectors=hidden + rng.normal(size=hidden.shape))
+    np.savez(folder / "passages.npz", vectors=rng.normal(size=(200, 16)))
+
+
+def test_from_a_teacher_to_a_file(tmp_path: Path) -> None:
+    teacher_folder(tmp_path)
+    told = table(TableOptions(tmp_path, dimensions=16, penalties=(0.01, 100.0), held_out=100))
+    assert told["held-out cosine"][0.01] > max(told["untrained"] + 0.1, 0.95)
+    assert told["held-out cosine"][0.01] > told["held-out cosine"][100.0]
+    found = np.load(tmp_path / "table.npz")
+    assert found["axes"].shape == (16, 16)
+    assert not found["table"][: LAST_SPECIAL + 1].any()
+    assert np.abs(found["table"][LAST_SPECIAL + 1 :]).sum(axis=1).all()
+
+
+def test_without_a_teacher(tmp_path: Path) -> None:
+    teacher_folder(tmp_path)
+    for path in (tmp_path / "teacher").glob("queries-*.npz"):
+        path.unlink()
+    with pytest.raises(InputError, match=r"research\.meaning\.teach"):
+        table(TableOptions(tmp_path))
