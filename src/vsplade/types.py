@@ -267,6 +267,10 @@ class MeaningEncoder(Encoder, Protocol):
         """The words of a page that come nearest to a word of the query."""
         ...
 
+    def expansions(self, page: SparseVector, most: int = 10) -> list[tuple[str, float]]:
+        """Words that a page does not hold but would answer, with their weights, heaviest first."""
+        ...
+
 
 @runtime_checkable
 class WordEncoder(Encoder, Protocol):

@@ -121,3 +121,12 @@ def test_a_page_has_windows_of_the_models_size(model: MeaningModel) -> None:
     assert isinstance(found, Windows)
     assert found.codes.shape == (3, model.dimensions)
     assert found.codes.any(axis=1).all()
+
+
+def test_expansions_are_words_that_the_page_does_not_hold(model: MeaningModel) -> None:
+    windows = model.encode_text(PAGES["court"])
+    assert windows is not None
+    held = {"judge", "appeal", "plaintiff", "costs"}
+    found = [word for word, _ in model.expansions(windows, held, 20)]
+    assert not held & set(found)
+    assert {"lawsuit", "court", "verdict", "trial"} & set(found)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from vsplade.types import Box, Encoder, Page, SparseVector
 
 BAR = 30
+EXPANSIONS = 12
+"""Words that are shown of those that a page means without holding them."""
 PICTURE_EDGE = 1600
 """Pixels of the longest edge of a picture with boxes: enough to read small print on a screen."""
 BOX_COLOUR = (214, 40, 40)
@@ -81,9 +83,10 @@ def inspect(
 
 def _show(page: Page, encoder: Encoder, top: int, quiet: bool) -> dict[str, object]:
     """Encode one page, print it unless the caller collects JSON, and return it as JSON."""
-    from vsplade.types import shown
+    from vsplade.types import MeaningEncoder, shown
 
     (vector,) = encoder.encode_pages([page])
+    about = encoder.expansions(vector, EXPANSIONS) if isinstance(encoder, MeaningEncoder) else []
     terms = [
         (shown(encoder.vocabulary, term), weight, worth)
         for term, weight, worth in most_useful(vector, encoder, top)
@@ -92,6 +95,8 @@ def _show(page: Page, encoder: Encoder, top: int, quiet: bool) -> dict[str, obje
         say(f"{style(short_path(page.path), bold=True)}, page {page.number}: {len(vector):,} terms")
         for token, weight, worth in terms:
             say(f"  {printable(token):<20} {weight:7.3f}  {'█' * max(1, round(BAR * worth / terms[0][2]))}")
+        if about:
+            say(f"  not on the page, but meant: {printable(', '.join(word for word, _ in about))}")
         if not terms:
             note(_why_empty(page, encoder))
     return {
@@ -99,6 +104,7 @@ def _show(page: Page, encoder: Encoder, top: int, quiet: bool) -> dict[str, obje
         "page_num": page.number,
         "active_terms": len(vector),
         "terms": [{"token": token, "weight": weight, "worth": worth} for token, weight, worth in terms],
+        "expansions": [{"token": word, "weight": weight} for word, weight in about],
     }
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -147,6 +147,22 @@ class MeaningModel:
         for row, word in enumerate(given):
             out[row] = self.vectors(self._wordpiece.encode(word)).sum(axis=0)
         return out
+
+    def expansions(self, windows: Windows, page_words: Set[str], most: int) -> list[tuple[str, float]]:
+        """Words that the page does not hold and would answer, with their weights: the largest products of
+        a word's vector with one of the page's windows.
+        """
+        codes = windows.codes.astype(np.float32)
+        codes /= np.linalg.norm(codes, axis=1, keepdims=True)
+        weights = (self._codes.astype(np.float32) @ codes.T).max(axis=1) * self._scale
+        found: list[tuple[str, float]] = []
+        for token in np.argsort(-weights, kind="stable").tolist():
+            word = self._wordpiece.token(token)
+            if len(word) > 2 and word.isalpha() and word.isascii() and word not in page_words:
+                found.append((word, float(weights[token])))
+            if len(found) == most or weights[token] <= 0:
+                break
+        return found
 
     def meant_by(self, word: str, page_words: Sequence[str], most: int = 3) -> list[str]:
         """The words of a page that come nearest to a word of the query, nearest first."""

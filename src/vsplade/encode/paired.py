@@ -116,6 +116,9 @@ class PairedEncoder:
     def meant_by(self, word: str, page: SparseVector) -> list[str]:
         return self.first.meant_by(word, page) if isinstance(self.first, MeaningEncoder) else []
 
+    def expansions(self, page: SparseVector, most: int = 10) -> list[tuple[str, float]]:
+        return self.first.expansions(page, most) if isinstance(self.first, MeaningEncoder) else []
+
     def query_words(self, text: str) -> list[QueryWord]:
         """A page holds a word where the first encoder saw it whole, or where its text layer has it."""
         seen = self.first.query_words(text) if isinstance(self.first, WordEncoder) else []

@@ -326,10 +326,17 @@ class ReaderEncoder:
         return None if self._meaning is None else self._meaning.encode_query(text)
 
     def meant_by(self, word: str, page: SparseVector) -> list[str]:
-        if self._meaning is None:
+        return [] if self._meaning is None else self._meaning.meant_by(word, self._whole_words(page))
+
+    def expansions(self, page: SparseVector, most: int = 10) -> list[tuple[str, float]]:
+        if self._meaning is None or not isinstance(page.meaning, Windows):
             return []
+        return self._meaning.expansions(page.meaning, set(self._whole_words(page)), most)
+
+    def _whole_words(self, page: SparseVector) -> list[str]:
+        """The words of a page that are one term each."""
         tokens = (self._tokenizer.token(term) for term in page.terms.tolist() if term < len(self._tokenizer))
-        return self._meaning.meant_by(word, [token for token in tokens if token.isalpha() and len(token) > 2])
+        return [token for token in tokens if token.isalpha() and len(token) > 2]
 
     def encode_with_places(self, page: Page) -> tuple[SparseVector, list[Box]]:
         """The vector, and for each of its terms the place that spoke loudest for it.

@@ -18,6 +18,7 @@ _WORDS = re.compile(r"[^\W_]+|[^\w\s]|_")
 
 class WordPiece:
     def __init__(self, tokens: list[str]) -> None:
+        self._tokens = tokens
         self._ids = {token: number for number, token in enumerate(tokens)}
         self._unknown = self._ids["[UNK]"]
         self.start, self.end = self._ids["[CLS]"], self._ids["[SEP]"]
@@ -29,6 +30,9 @@ class WordPiece:
 
     def __len__(self) -> int:
         return len(self._ids)
+
+    def token(self, number: int) -> str:
+        return self._tokens[number]
 
     def encode(self, text: str) -> list[int]:
         """Token numbers in order, without those of the start and the end."""
