@@ -1,5 +1,6 @@
 #!/bin/sh
-# Everything behind the reader that ships, from public sources to the files in src/vsplade/encode/data/reader.
+# Trains a reader like the one that ships, from public sources to the files that belong in src/vsplade/encode/data/reader.
+# Not the same weights: what ships was trained in six runs, with changes between them (docs/training.md).
 #
 #   research/runs/reader.sh WORK [STEP...]        steps: packages text vocabulary words pdfs train narrow revive finish probe export queries
 #
@@ -123,7 +124,7 @@ step_narrow() {
     step narrow "$work/run-wide/last.safetensors" --pdfs "$work/pdfs" --out "$work/narrow.safetensors"
 }
 
-step_revive() { # what ships was revived after the last run, not before it (docs/log.md)
+step_revive() { # what ships was not revived: its dead units were found after the last run (docs/log.md)
     step revive "$work/narrow.safetensors" --pdfs "$work/pdfs" --rank 128 --out "$work/revived.safetensors"
 }
 
