@@ -13,12 +13,12 @@ passage well: the teacher says what each one means.
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import lzma
 import random
 import re
-import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
@@ -158,4 +158,8 @@ def main(work: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("work", type=Path)
+    main(parser.parse_args().work)

@@ -168,7 +168,7 @@ def test_an_index_cannot_bring_its_own_model(folder: Path) -> None:
             _ = Index.open(folder).encoder
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="needs permissions that bind")
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
 def test_side_files_that_may_not_be_read(folder: Path) -> None:
     for path in files(folder):
         path.chmod(0)

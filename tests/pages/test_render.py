@@ -276,6 +276,9 @@ def test_closing_early_leaves_no_thread_and_no_process(tmp_path: Path) -> None:
     assert len(children) >= 1
     results.close()
     assert threading.active_count() == before
+    deadline = time.monotonic() + 5  # a process that was ended takes a moment to go
+    while any(_alive(pid) for pid in children) and time.monotonic() < deadline:
+        time.sleep(0.02)
     assert not any(_alive(pid) for pid in children)
 
 

@@ -25,7 +25,6 @@ from vsplade.cli.common import (
     style,
 )
 from vsplade.errors import InputError, VspladeError
-from vsplade.types import FOUND, IN_PART
 
 if TYPE_CHECKING:
     from vsplade.index import Index
@@ -249,6 +248,8 @@ def print_hits(index: Index, asked: Asked, hits: Sequence[Hit], explain: bool, s
 
 def what_is_missing(words: Sequence[WordMatch]) -> str:
     """The words of the query that no page holds as a whole; empty where each is on some page."""
+    from vsplade.types import FOUND
+
     missing = [f"'{printable(word.word)}'" for word in words if word.status != FOUND]
     if not missing:
         return ""
@@ -413,6 +414,8 @@ def highlight(
     A word that is not ``asked`` for (``the``, beside others) is dimmed only: the page may well hold it. Of an
     encoder that knows no words, only the terms can be shown.
     """
+    from vsplade.types import FOUND, IN_PART
+
     left = {match.term: match for match in matches}
     shown = []
     for word, status in zip(words, statuses, strict=False):

@@ -148,6 +148,10 @@ class TextEncoder:
             ),
         )
 
+    def length(self, text: str) -> int:
+        """In word pieces, as ``average_length`` counts them."""
+        return sum(len(self._pieces(unit)) for unit in units(ungrouped(normalise(text))))
+
     def _counted(self, counts: Counter[int], length: int) -> SparseVector:
         terms = sorted(counts)
         numbers = np.array([counts[term] for term in terms], dtype=np.float64)

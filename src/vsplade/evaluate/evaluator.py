@@ -12,7 +12,6 @@ import numpy as np
 
 from vsplade.encode import load_encoder
 from vsplade.encode.text import TextEncoder, TextOptions
-from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset, load_dataset, read_page_texts
 from vsplade.evaluate.encoding import encode_files
@@ -140,8 +139,8 @@ def search_queries(
 
 def bm25_encoder(texts: Mapping[str, str], k1: float = 1.2, b: float = 0.75) -> TextEncoder:
     """BM25 as the books have it: the average length is that of these very texts, in word pieces."""
-    tokenizer = Tokenizer.load()
-    lengths = [len(tokenizer.encode(text)) for text in texts.values()]
+    measure = TextEncoder().length
+    lengths = [measure(text) for text in texts.values()]
     average = float(np.mean(lengths)) if lengths else 0.0
     return TextEncoder(TextOptions(k1=k1, b=b, average_length=average or 1.0))
 
