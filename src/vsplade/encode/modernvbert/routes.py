@@ -87,9 +87,8 @@ def load(folder: Path, dtype: torch.dtype) -> Checkpoint:
     path = document / "model.safetensors"
     file = read_tensors(path)
     static = read_tensors(query / "model.safetensors")
-    rows = int(config.get("text_config", {}).get("vocab_size", 0))
-    vocabulary = rows - int(config.get("additional_vocab_size", checkpoint.ADDITIONAL_TOKENS))
-    renamed = layouts.from_upstream(file, vocabulary, path)
+    renamed = layouts.from_upstream(file, checkpoint.additional_tokens(config), path)
+    rows, vocabulary = (len(renamed.tensors[name]) for name in (layouts.EMBEDDING, "head.decoder.weight"))
     del renamed.tensors["query.embeddings.weight"]
     if set(static) != {"weight"} or len(static["weight"]) < vocabulary:
         raise InputError(
@@ -97,7 +96,7 @@ def load(folder: Path, dtype: torch.dtype) -> Checkpoint:
         )
     renamed.tensors["query.weight"] = static["weight"][:vocabulary]
     released = {**config, "additional_vocab_size": rows - vocabulary}
-    model = checkpoint.build(released, vocabulary, renamed.tensors, activation="softplus", scale=1.0)
+    model = checkpoint.build(released, vocabulary, rows, renamed.tensors, activation="softplus", scale=1.0)
     layouts.check(model.state_dict(), renamed.tensors, path)
     model.load_state_dict(renamed.tensors)
     kinds = {name: tensor.dtype for name, tensor in renamed.tensors.items()}
