@@ -5,6 +5,7 @@ Queries need the table and the tokenizer only; torch and the network are loaded 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections import deque
@@ -19,7 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.encode.modernvbert.processor import Grid, PageProcessor
+from vsplade.encode.modernvbert.adapters import files_folder
+from vsplade.encode.modernvbert.processor import IMAGE, Grid, PageProcessor
 from vsplade.encode.modernvbert.query import QuerySide, cache_folder, cached, has_side, open_side
 from vsplade.encode.query_length import check_query_length
 from vsplade.encode.weighting import damped
@@ -64,7 +66,15 @@ class ModernVBertOptions:
     compile: bool = False
     """Have torch compile the text layers, instead of our kernels: some ten seconds before the first page."""
 
+    prompt: str = ""
+    """Text beside the image in every page's prompt; the public scripts have "Describe the image."."""
+
     def __post_init__(self) -> None:
+        if "," in self.prompt or self.prompt != self.prompt.strip() or IMAGE in self.prompt:
+            raise InputError(
+                "The option prompt is a text without commas, spaces at its ends, and image tokens: "
+                f"{self.prompt!r} could not be kept in an index's name of the encoder."
+            )
         if self.precision and self.precision not in _PRECISIONS:
             raise InputError(f"Precision is one of {', '.join(_PRECISIONS)}, not {self.precision!r}.")
         if min(self.batch, self.threads, self.top) < 0:
@@ -103,11 +113,19 @@ class ModernVBertEncoder:
 
     @property
     def name(self) -> str:
-        return self._side.name + (f":top={self.options.top}" if self.options.top else "")
+        options = [f"top={self.options.top}"] if self.options.top else []
+        options += [f"prompt={self.options.prompt}"] if self.options.prompt else []
+        return self._side.name + (f":{','.join(options)}" if options else "")
 
     @property
     def fingerprint(self) -> str:
-        return self._side.fingerprint + (f"-top{self.options.top}" if self.options.top else "")
+        top = f"-top{self.options.top}" if self.options.top else ""
+        prompt = self.options.prompt.encode()
+        return (
+            self._side.fingerprint
+            + top
+            + (f"-prompt{hashlib.blake2b(prompt, digest_size=6).hexdigest()}" if prompt else "")
+        )
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -282,7 +300,7 @@ class ModernVBertEncoder:
 
     @cached_property
     def _processor(self) -> PageProcessor:
-        return PageProcessor(self._model_folder)
+        return PageProcessor(files_folder(self._model_folder), text=self.options.prompt)
 
     @cached_property
     def _gpu_cuts(self) -> bool:
