@@ -1,4 +1,4 @@
-"""Every shape of a model's folder that is public or that training leaves: loaded right, or refused in a sentence."""
+"""Every shape of a model's folder, public or left by training: loaded right, or refused in a sentence."""
 
 from __future__ import annotations
 
@@ -59,9 +59,7 @@ def refusal(folder: Path) -> str:
     ("rows", "more"),
     [(tiny.ROWS, tiny.EXTRA), (tiny.TERMS, tiny.EXTRA), (tiny.ROWS, None), (tiny.TERMS, None), (None, None)],
 )
-def test_sizes_come_from_the_tensors(
-    tmp_path: Path, kind: str, rows: int | None, more: int | None
-) -> None:
+def test_sizes_come_from_the_tensors(tmp_path: Path, kind: str, rows: int | None, more: int | None) -> None:
     config = tiny.config()
     config["text_config"]["vocab_size"] = rows
     config["additional_vocab_size"] = more
@@ -242,7 +240,7 @@ def test_a_training_checkpoint_is_merged(tmp_path: Path, wrapped: str, rslora: b
     assert "merge_and_unload" in refusal(folder)
 
 
-def test_an_adapter_alone_needs_its_base(tmp_path: Path) -> None:
+def test_an_adapter_alone_needs_its_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tensors = tiny.released_tensors()
     factors, weight = lora(tensors, LAYER, 2.0)
     projection = torch.full((1, tiny.WIDTH), 0.2)
@@ -258,6 +256,14 @@ def test_an_adapter_alone_needs_its_base(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="someone/base-model"):
         load_encoder(str(folder))
     base = tiny.write_folder(tmp_path / "base", tensors)
+    stored = tmp_path / "hub" / "models--someone--base-model"
+    shutil.copytree(base, stored / "snapshots" / ("0123456789" * 4))
+    (stored / "refs").mkdir()
+    (stored / "refs" / "main").write_text("0123456789" * 4)
+    with monkeypatch.context() as patch:
+        hub = pytest.importorskip("huggingface_hub")
+        patch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+        assert torch.allclose(vector(folder), tiny.plain_vector(expected, IDS, None), atol=1e-4)
     settings(folder, base_model_name_or_path=str(base))
     assert torch.allclose(vector(folder), tiny.plain_vector(expected, IDS, None), atol=1e-4)
     merged = tiny.write_folder(tmp_path / "merged", expected)

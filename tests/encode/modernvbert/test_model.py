@@ -233,7 +233,8 @@ def test_sentence_transformers_layout_reads_and_writes(released: Path, tmp_path:
 TEMPLATE = (
     "<|begin_of_text|>{% for message in messages %}{{ message['role'] | capitalize }}:"
     "{% for part in message['content'] %}{% if part['type'] == 'image' %}<image>{% else %}{{ part['text'] }}"
-    "{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}"
+    "{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from vsplade.errors import InputError
+from vsplade.encode.modernvbert.hub import find_model
+from vsplade.errors import InputError, MissingExtraError
 
 ADAPTER, ADAPTER_CONFIG, WEIGHTS = "adapter_model.safetensors", "adapter_config.json", "model.safetensors"
 _LORA = re.compile(
@@ -29,7 +30,9 @@ def plain_name(name: str) -> str:
     name = name.removeprefix("module.").replace("_orig_mod.", "").replace("base_model.model.", "")
     if name.startswith("backbone."):
         rest = name.removeprefix("backbone.")
-        name = {"model": _BODY, "encoder": "encoder.", "mlm_head": "encoder."}.get(rest.split(".")[0], "") + rest
+        name = {"model": _BODY, "encoder": "encoder.", "mlm_head": "encoder."}.get(
+            rest.split(".")[0], ""
+        ) + rest
     return name.replace("encoder.backbone.", _BODY, 1) if name.startswith("encoder.backbone.") else name
 
 
@@ -42,16 +45,24 @@ def is_adapter_only(folder: Path) -> bool:
 
 
 def base_folder(folder: Path) -> Path:
-    """Of an adapter: the folder that its configuration names."""
+    """Of an adapter: the folder that its configuration names, or the one in the hub's cache."""
     named = _settings(folder).get("base_model_name_or_path")
     if isinstance(named, str) and named:
-        for path in (folder / named, Path(named).expanduser()):
-            if (path / WEIGHTS).is_file():
+        for path in (folder / named, Path(named).expanduser(), _from_hub(named)):
+            if path is not None and (path / WEIGHTS).is_file():
                 return path.resolve()
     raise InputError(
-        f"{folder} holds a LoRA adapter without its base model, {named or 'which it does not name'}: download "
-        f"the base and write its folder into {ADAPTER_CONFIG} as base_model_name_or_path."
+        f"{folder} holds a LoRA adapter without its base model, {named or 'which it does not name'}: "
+        f"download the base and write its folder into {ADAPTER_CONFIG} as base_model_name_or_path."
     )
+
+
+def _from_hub(name: str) -> Path | None:
+    """A base is never downloaded by itself: only what is there already is taken."""
+    try:
+        return find_model(name, download=False)
+    except (InputError, MissingExtraError):
+        return None
 
 
 def files_folder(folder: Path) -> Path:
@@ -70,8 +81,9 @@ def weight_files(folder: Path) -> list[Path]:
     if isinstance(named, str) and named and (folder / named).resolve() == folder.resolve():
         return [folder / WEIGHTS, folder / ADAPTER]
     raise InputError(
-        f"{folder} holds both {WEIGHTS} and {ADAPTER}, and {ADAPTER_CONFIG} does not name this folder as the base: "
-        "remove the adapter if it is merged already, or set base_model_name_or_path to '.' if it is not."
+        f"{folder} holds both {WEIGHTS} and {ADAPTER}, and {ADAPTER_CONFIG} does not name this folder as "
+        "the base: remove the adapter if it is merged already, or set base_model_name_or_path "
+        "to '.' if it is not."
     )
 
 
@@ -87,7 +99,9 @@ def merged(file: Mapping[str, Any], folder: Path) -> dict[str, Any]:
                 raise InputError(f"{folder} holds several adapters of {found['module']}: keep one of them.")
             pairs[found["module"]][side] = tensor
         elif ".lora_" in name:
-            raise InputError(f"{folder}: {name} belongs to a kind of LoRA that cannot be merged here (plain LoRA can).")
+            raise InputError(
+                f"{folder}: {name} belongs to a kind of LoRA that cannot be merged here (plain LoRA can)."
+            )
         elif _SAVED.search(name):
             saved[_SAVED.sub(".", name)] = tensor
         elif ".original_module." not in name:
@@ -101,10 +115,14 @@ def merged(file: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return plain
 
 
-def _add(plain: dict[str, Any], module: str, pair: Mapping[str, Any], alpha: float, root: bool, folder: Path) -> None:
+def _add(
+    plain: dict[str, Any], module: str, pair: Mapping[str, Any], alpha: float, root: bool, folder: Path
+) -> None:
     name = _place(module + ".weight", plain)
     if name is None:
-        raise InputError(f"{folder}: the LoRA of {module} has no weight to be added to; its base is another model.")
+        raise InputError(
+            f"{folder}: the LoRA of {module} has no weight to be added to; its base is another model."
+        )
     embedding = "embedding_" if "embedding_A" in pair or "embedding_B" in pair else ""
     down, up = (pair.get(embedding + side) for side in "AB")
     if down is None or up is None:
@@ -114,7 +132,8 @@ def _add(plain: dict[str, Any], module: str, pair: Mapping[str, Any], alpha: flo
     change = change.T if embedding else change
     if change.shape != weight.shape:
         raise InputError(
-            f"{folder}: the LoRA of {module} is for a weight of {tuple(change.shape)}, not {tuple(weight.shape)}."
+            f"{folder}: the LoRA of {module} is for a weight of {tuple(change.shape)}, "
+            f"not {tuple(weight.shape)}."
         )
     total = _float(weight) + change
     plain[name] = total.to(weight.dtype) if hasattr(weight, "float") else total
@@ -136,14 +155,14 @@ def _strength(folder: Path) -> tuple[float, bool]:
     settings = _settings(folder)
     if settings.get("rank_pattern") or settings.get("alpha_pattern") or settings.get("use_dora"):
         raise InputError(
-            f"{folder / ADAPTER_CONFIG} uses DoRA or a rank or alpha of its own for some layers, which cannot be merged "
-            "here: merge it with peft (merge_and_unload) and save the result."
+            f"{folder / ADAPTER_CONFIG} uses DoRA or a rank or alpha of its own for some layers, which "
+            "cannot be merged here: merge it with peft (merge_and_unload) and save the result."
         )
     alpha = settings.get("lora_alpha")
     if isinstance(alpha, bool) or not isinstance(alpha, (int, float)):
         raise InputError(
-            f"{folder} holds LoRA weights, but no {ADAPTER_CONFIG} with lora_alpha tells how strong they are: copy that "
-            "file there."
+            f"{folder} holds LoRA weights, but no {ADAPTER_CONFIG} with lora_alpha tells how strong they "
+            "are: copy that file there."
         )
     return float(alpha), bool(settings.get("use_rslora"))
 

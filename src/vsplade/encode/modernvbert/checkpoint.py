@@ -147,7 +147,10 @@ def native_config(config: Mapping[str, Any], rows: int, with_vision_head: bool) 
             )
     text, vision = plain["text_config"], plain["vision_config"]
     text["vocab_size"] = rows
-    text["model_type"], vision["model_type"] = "modernbert", "siglip_vision_model"  # whatever they were called
+    text["model_type"], vision["model_type"] = (
+        "modernbert",
+        "siglip_vision_model",
+    )  # whatever they were called
     text["rope_parameters"] = rope_parameters(text)
     vision["vision_use_head"] = with_vision_head
     if "embed_dim" in vision:  # the older code's word
@@ -162,8 +165,8 @@ def native_config(config: Mapping[str, Any], rows: int, with_vision_head: bool) 
         raise InputError(f"config.json cannot be read as ModernVBERT's: {first[:200]}.") from error
     if not 0 <= native.image_token_id < rows:
         raise InputError(
-            f"config.json names the image token {native.image_token_id}, but the embedding table has {rows} rows: "
-            "this model cannot read pages."
+            f"config.json names the image token {native.image_token_id}, but the embedding table has {rows} "
+            "rows: this model cannot read pages."
         )
     return native
 

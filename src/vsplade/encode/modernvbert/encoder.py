@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.modernvbert.adapters import files_folder
+from vsplade.encode.modernvbert.hub import find_model
 from vsplade.encode.modernvbert.processor import IMAGE, Grid, PageProcessor
 from vsplade.encode.modernvbert.query import QuerySide, cache_folder, cached, has_side, open_side
 from vsplade.encode.query_length import check_query_length
@@ -38,7 +38,6 @@ Cut: TypeAlias = "tuple[Tensor, Grid]"
 Running: TypeAlias = "tuple[Tensor, Any]"
 Prepared: TypeAlias = "tuple[NDArray[np.uint8] | Tensor, Grid] | Tensor"
 
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _PRECISIONS = ("float32", "bfloat16", "float16")
 _WHOLE_PAGE = Box(0.0, 0.0, 1.0, 1.0)
 _IN_FLIGHT = 2
@@ -79,31 +78,6 @@ class ModernVBertOptions:
             raise InputError(f"Precision is one of {', '.join(_PRECISIONS)}, not {self.precision!r}.")
         if min(self.batch, self.threads, self.top) < 0:
             raise InputError("The options batch, threads and top are 0 (the default) or more.")
-
-
-def find_model(name: str, *, download: bool = True) -> Path:
-    """The folder of a model: as given, or from the hub's cache, downloaded when it is not there yet."""
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return folder.resolve()
-    if not _HUB_NAME.fullmatch(name):
-        raise InputError(
-            f"There is no folder {name}. Give a folder with a model, or a hub name such as "
-            "naver/v-splade-quality."
-        )
-    try:
-        from huggingface_hub import snapshot_download
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"Downloading {name}", "hf") from error
-    try:
-        files = ["*.json", "*.jinja", "*.safetensors"]
-        return Path(snapshot_download(name, allow_patterns=files, local_files_only=not download))
-    except Exception as error:  # the hub's client raises its own, its transport's and the system's errors
-        raise InputError(
-            f"{name} is neither a folder nor could it be fetched from the hub "
-            f"({type(error).__name__}: {next(iter(str(error).splitlines()), '')}). "
-            "Check the name and the connection, or download the model and give its folder."
-        ) from error
 
 
 class ModernVBertEncoder:

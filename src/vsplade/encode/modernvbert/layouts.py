@@ -51,8 +51,8 @@ def detect(names: Iterable[str], path: Path) -> str:
         ".text_model." in name for name in found
     ):
         raise InputError(
-            f"{path} has no masked-language-model head (projection_head, lm_head): it is an embedding model, which gives "
-            "no weights of words."
+            f"{path} has no masked-language-model head (projection_head, lm_head): it is an embedding model, "
+            "which gives no weights of words."
         )
     if any(name.startswith(("model.text_model.", "projection_head.", "lm_head.")) for name in found):
         return "upstream"
@@ -153,7 +153,9 @@ def from_upstream(file: Mapping[str, Tensor], additional: int, path: Path) -> Re
             raise InputError(f"{path} lacks the tensor lm_head.{name.rpartition('.')[2]}.")
         ours[name] = ours[name][: max(vocabulary, 0)]
     if vocabulary < 1:
-        raise InputError(f"{path}: {len(ours[EMBEDDING])} rows of embeddings are too few for {additional} image tokens.")
+        raise InputError(
+            f"{path}: {len(ours[EMBEDDING])} rows of embeddings are too few for {additional} image tokens."
+        )
     ours["query.embeddings.weight"] = ours[EMBEDDING][:vocabulary].clone()
     return Renamed(ours, unused, fresh_table=True)
 

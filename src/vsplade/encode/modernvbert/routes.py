@@ -52,7 +52,7 @@ _TEMPLATE = (
 )
 """That library sends all input through a chat template: pages get the page prompt, texts stay as they are."""
 _COUNTING = "vsplade_queries"
-_COUNTING_CODE = '''"""A static embedding in which a repeated word of a query adds up, as in the released model."""
+_COUNTING_CODE = '''"""A static embedding in which a repeated word of a query adds up, as in the release."""
 
 import torch
 from sentence_transformers.sparse_encoder.modules.sparse_static_embedding import SparseStaticEmbedding
@@ -71,8 +71,8 @@ class CountedStaticEmbedding(SparseStaticEmbedding):
 def save(source: Checkpoint, folder: Path, *, prompt: str = "", count_repeats: bool = True) -> None:
     """Write the routes; ``checkpoint.save`` into the same folder adds the release's own file.
 
-    ``prompt`` is the text in every page's prompt. ``count_repeats`` needs a few lines of code in the folder, so
-    that library wants ``trust_remote_code=True``; its own static embedding counts a repeated word once.
+    ``prompt`` is the text in every page's prompt. ``count_repeats`` needs a few lines of code in the folder,
+    so that library wants ``trust_remote_code=True``; its own static embedding counts a repeated word once.
     """
     from safetensors.torch import save_file
 
