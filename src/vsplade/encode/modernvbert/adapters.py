@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from vsplade.encode.modernvbert.hub import find_model
+from vsplade.encode.modernvbert.find_model import find_model
 from vsplade.errors import InputError, MissingExtraError
 
 ADAPTER, ADAPTER_CONFIG, WEIGHTS = "adapter_model.safetensors", "adapter_config.json", "model.safetensors"

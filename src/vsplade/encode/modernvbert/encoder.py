@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.modernvbert.adapters import files_folder
-from vsplade.encode.modernvbert.hub import find_model
+from vsplade.encode.modernvbert.find_model import find_model
 from vsplade.encode.modernvbert.processor import IMAGE, Grid, PageProcessor
 from vsplade.encode.modernvbert.query import QuerySide, cache_folder, cached, has_side, open_side
 from vsplade.encode.query_length import check_query_length

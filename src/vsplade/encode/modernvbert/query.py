@@ -202,6 +202,9 @@ def fingerprint(model: Path) -> str:
         digest.update(_shown(path, model).encode())
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "blake2b").digest())
+    text = _config(adapters.files_folder(model) / "config.json").get("text_config") or {}
+    if text and not {"rope_parameters", "local_rope_theta"} & set(text):
+        digest.update(b"local_rope_theta 160000")  # earlier versions took 10,000: their vectors are others
     return f"modernvbert-{digest.hexdigest()}"
 
 
