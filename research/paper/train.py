@@ -12,7 +12,7 @@ from research.command import main
 from research.paper.data import ColpaliPairs, RlhnPairs, check_captions, read_captions
 from research.paper.options import PaperOptions
 from vsplade.cli.common import note
-from vsplade.encode.modernvbert.encoder import find_model
+from vsplade.encode.modernvbert.find_model import find_model
 from vsplade.errors import InputError
 from vsplade.train.adapt import Say, configuration, silent
 from vsplade.train.loop import Run, train

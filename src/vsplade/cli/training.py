@@ -122,7 +122,7 @@ def query_side(model: str, out: Path, name: str, as_json: bool) -> None:
     MODEL is a folder or hub name.
     """
     with needs_extra("hf-query"):
-        from vsplade.encode.modernvbert.encoder import find_model
+        from vsplade.encode.modernvbert.find_model import find_model
         from vsplade.encode.modernvbert.query import export
 
         given = Path(model).expanduser()

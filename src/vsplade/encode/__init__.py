@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,8 @@ from vsplade.config import make_options, parse_spec
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.types import Encoder
 
+_OPTIONS = re.compile(r":(?=\s*\w+\s*=)")
+"""Where options may begin in a name."""
 Maker = Callable[[Mapping[str, object]], Encoder]
 
 READER_MODEL = Path(__file__).with_name("data") / "reader" / "trunk.onnx"
@@ -36,7 +39,7 @@ def load_index_encoder(name: str, index_dir: Path) -> Encoder:
     first, plus, second = name.rpartition("+")
     is_model = False
     for part in (first, second) if plus else (name,):
-        base, options = parse_spec(part)
+        base, options = _parse(part)
         is_model |= "model" in options or _names_a_model(base)
         model = Path(options.get("model", base)).expanduser()
         if model.is_dir() and model.resolve().is_relative_to(index_dir.resolve()):
@@ -61,7 +64,7 @@ def _load(name: str | None, options: Mapping[str, object], makers: Mapping[str, 
     first, plus, second = (name or "").rpartition("+")
     if plus and parse_spec(second)[0] == "text" and not options:
         return _make_pair(first, second, makers)
-    base, given = parse_spec(default_encoder() if name is None else name)
+    base, given = _parse(default_encoder() if name is None else name)
     twice = sorted(set(given) & set(options))
     if twice:
         raise InputError(f"Option {twice[0]!r} is given both in {name!r} and beside it; keep one of them.")
@@ -70,6 +73,16 @@ def _load(name: str | None, options: Mapping[str, object], makers: Mapping[str, 
     if base not in makers:
         raise InputError(f"There is no encoder {base!r}; choose one of: {', '.join(sorted(makers))}.")
     return makers[base]({**given, **options})
+
+
+def _parse(spec: str) -> tuple[str, dict[str, str]]:
+    """As ``parse_spec``, but the ":" of a path belongs to the path."""
+    ends = [found.start() for found in _OPTIONS.finditer(spec)]
+    if not _names_a_model(spec[: ends[0]] if ends else spec):
+        return parse_spec(spec)
+    folders = [end for end in (len(spec), *reversed(ends)) if Path(spec[:end]).expanduser().is_dir()]
+    end = (folders or ends or [len(spec)])[0]
+    return spec[:end].strip(), parse_spec("model" + spec[end:])[1]
 
 
 def _make_text(options: Mapping[str, object]) -> Encoder:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vsplade.encode.modernvbert.encoder import find_model
+from vsplade.encode.modernvbert.find_model import find_model
 from vsplade.encode.modernvbert.processor import Settings
 from vsplade.errors import InputError
 from vsplade.train.config import PaperConfig, load_config

@@ -86,7 +86,7 @@ def test_prompt_ids_equal_the_reference_processor(folder: Path, shape: tuple[int
     page = Image.new("RGB", shape, "white")
     processor = PageProcessor(folder)
     _, grid = processor.tiles(page)
-    expected = theirs(text=[PROMPT], images=[[page]])["input_ids"][0]
+    expected = theirs(text=[PROMPT.format("")], images=[[page]])["input_ids"][0]
     ours = list(processor.prompt_ids(grid))
     assert ours == list(expected)
     assert ours.count(tiny.IMAGE_TOKEN) == grid.tiles * tiny.TOKENS_A_TILE
@@ -110,7 +110,7 @@ def test_the_folder_s_chat_template_is_used(tmp_path: Path) -> None:
         "add_generation_prompt %}Assistant:{% endif %}"
     )
     (folder / "chat_template.jinja").write_text(template)
-    assert PageProcessor(folder).prompt == PROMPT
+    assert PageProcessor(folder).prompt == PROMPT.format("")
     (folder / "chat_template.jinja").unlink()
     (folder / "chat_template.json").write_text(json.dumps({"chat_template": "Seen: <image>!"}))
     assert PageProcessor(folder).prompt == "Seen: <image>!"

@@ -29,6 +29,8 @@ def config(released: bool = True) -> dict[str, Any]:
         "num_attention_heads": HEADS,
         "vocab_size": TERMS if released else ROWS,
         "local_attention": 8,
+        "global_rope_theta": 160000.0,
+        "local_rope_theta": 10000.0,
         "global_attn_every_n_layers": 3,
         "pad_token_id": SPECIAL[3],
         "bos_token_id": SPECIAL[1],

@@ -13,13 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vsplade.encode.modernvbert import layouts
+from vsplade.encode.modernvbert import adapters, layouts
 from vsplade.encode.modernvbert.model import SpladeModel
 from vsplade.errors import InputError
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 ADDITIONAL_TOKENS = 40
 """Image tokens at the end of the embedding table, where the configuration does not say how many."""
+ROPE_THETA = 160_000.0
+"""Of the text model that ModernVBERT was made from, in its global and in its local layers."""
 TEXT_FILES = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "preprocessor_config.json",
     "processor_config.json", "chat_template.jinja", "chat_template.json",
@@ -49,25 +51,38 @@ def load(folder: Path, *, activation: str | None = None, dtype: torch.dtype = to
         from vsplade.encode.modernvbert import routes
 
         return routes.load(folder, dtype)
-    config = read_json(folder / CONFIG)
-    path = folder / WEIGHTS
-    file = read_tensors(path)
-    vocabulary = scoring_terms(config, folder)
+    texts = adapters.files_folder(folder)
+    config = read_json(texts / CONFIG)
+    path = adapters.weight_files(folder)[-1]
+    file = _read_all(folder)
     if layouts.detect(file, path) == "release":
         renamed = layouts.from_release(file, path)
     else:
-        renamed = layouts.from_upstream(file, vocabulary, path)
-    named = config.get("query_activation")
-    model = build(config, vocabulary, renamed.tensors, activation=named or activation or "softplus")
+        renamed = layouts.from_upstream(file, additional_tokens(config), path)
+    vocabulary = len(renamed.tensors["head.decoder.weight"])
+    rows = len(renamed.tensors[layouts.EMBEDDING])
+    bare = not any(name.startswith("query.") for name in renamed.tensors)
+    named = config.get("query_activation") or activation or ("one" if bare else "softplus")
+    model = build(config, vocabulary, rows, renamed.tensors, activation=named)
     wanted = model.state_dict()
-    if "query.projection.weight" not in renamed.tensors:  # upstream: the table starts as a bag of words
+    if bare:  # trained with plain bags of words as queries
+        renamed.tensors["query.embeddings.weight"] = renamed.tensors[layouts.EMBEDDING][:vocabulary].clone()
+    if bare or renamed.fresh_table:  # the table starts as a bag of words
         for name in ("query.projection.weight", "query.projection.bias"):
             renamed.tensors[name] = wanted[name].to(renamed.tensors["query.embeddings.weight"].dtype)
     layouts.check(wanted, renamed.tensors, path)
     model.load_state_dict(renamed.tensors)
     kinds = {name: tensor.dtype for name, tensor in renamed.tensors.items()}
-    released = _release_config(config, vocabulary, model.query_activation)
-    return Checkpoint(model.to(dtype).eval(), released, kinds, renamed.unused, folder)
+    released = _release_config(config, vocabulary, rows, model.query_activation)
+    return Checkpoint(model.to(dtype).eval(), released, kinds, renamed.unused, texts)
+
+
+def _read_all(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a model by the names they have without wrappers, LoRA merged."""
+    file: dict[str, Tensor] = {}
+    for path in adapters.weight_files(folder):
+        file |= read_tensors(path)
+    return adapters.merged(file, folder)
 
 
 def save(checkpoint: Checkpoint, folder: Path) -> None:
@@ -94,6 +109,7 @@ def save(checkpoint: Checkpoint, folder: Path) -> None:
 def build(
     config: Mapping[str, Any],
     vocabulary: int,
+    rows: int,
     tensors: Mapping[str, Tensor],
     activation: str,
     scale: float | None = None,
@@ -108,7 +124,7 @@ def build(
     ):  # every weight is read from the file: drawing 300 million of them first takes longer
         return SpladeModel(
             native_config(
-                config, vocabulary, with_vision_head=any(".vision_model.head." in name for name in tensors)
+                config, rows, with_vision_head=any(".vision_model.head." in name for name in tensors)
             ),
             vocabulary,
             activation=activation,
@@ -119,8 +135,8 @@ def build(
         )
 
 
-def native_config(config: Mapping[str, Any], vocabulary: int, with_vision_head: bool) -> Any:
-    """transformers' configuration: its embedding table holds the terms and the image tokens."""
+def native_config(config: Mapping[str, Any], rows: int, with_vision_head: bool) -> Any:
+    """transformers' configuration; its embedding table of ``rows`` holds the terms and the image tokens."""
     from transformers import ModernVBertConfig
 
     plain = json.loads(json.dumps(dict(config)))
@@ -129,37 +145,59 @@ def native_config(config: Mapping[str, Any], vocabulary: int, with_vision_head: 
             raise InputError(
                 f"config.json has no {key!r}: it is not the configuration of a ModernVBERT model."
             )
-    plain["text_config"]["vocab_size"] = vocabulary + int(
-        plain.get("additional_vocab_size", ADDITIONAL_TOKENS)
-    )
-    plain["vision_config"]["vision_use_head"] = with_vision_head
-    plain["vision_config"].setdefault("model_type", "siglip_vision_model")
-    plain["text_config"].setdefault("model_type", "modernbert")
+    text, vision = plain["text_config"], plain["vision_config"]
+    text["vocab_size"] = rows
+    text["model_type"], vision["model_type"] = (
+        "modernbert",
+        "siglip_vision_model",
+    )  # whatever they were called
+    text["rope_parameters"] = rope_parameters(text)
+    vision["vision_use_head"] = with_vision_head
+    if "embed_dim" in vision:  # the older code's word
+        vision.setdefault("hidden_size", vision.pop("embed_dim"))
     known = ("text_config", "vision_config", "image_token_id", "pixel_shuffle_factor", "unscored_token_ids")
     try:
-        return ModernVBertConfig(
+        native = ModernVBertConfig(
             **{key: plain[key] for key in known if key in plain}, tie_word_embeddings=False
         )
-    except (TypeError, ValueError, KeyError) as error:
-        raise InputError(f"config.json cannot be read as ModernVBERT's: {error}.") from error
-
-
-def scoring_terms(config: Mapping[str, Any], folder: Path) -> int:
-    """Rows of the vocabulary that can score; the released configuration counts the others apart."""
-    text = config.get("text_config")
-    rows = text.get("vocab_size") if isinstance(text, dict) else None
-    if not isinstance(rows, int) or rows < 1:
+    except Exception as error:  # the library's own validation errors have no common parent
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(f"config.json cannot be read as ModernVBERT's: {first[:200]}.") from error
+    if not 0 <= native.image_token_id < rows:
         raise InputError(
-            f"{folder / CONFIG} does not tell the size of the vocabulary (text_config.vocab_size)."
+            f"config.json names the image token {native.image_token_id}, but the embedding table has {rows} "
+            "rows: this model cannot read pages."
         )
-    return rows if "additional_vocab_size" in config else rows - ADDITIONAL_TOKENS
+    return native
 
 
-def _release_config(config: Mapping[str, Any], vocabulary: int, activation: str) -> dict[str, Any]:
+def rope_parameters(text: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Rotary bases of both kinds of layers. Where nothing is said it is the text model's own base everywhere;
+    transformers would take plain ModernBERT's 10,000 for local layers.
+    """
+    given = text.get("rope_parameters") or {}
+    if "rope_theta" in given or "rope_type" in given:  # one entry for all layers
+        given = {"full_attention": given, "sliding_attention": given}
+    found = {}
+    for kind, key in (("full_attention", "global_rope_theta"), ("sliding_attention", "local_rope_theta")):
+        theta = text.get(key) or text.get("rope_theta") or ROPE_THETA
+        found[kind] = {"rope_type": "default", "rope_theta": float(theta), **(given.get(kind) or {})}
+    return found
+
+
+def additional_tokens(config: Mapping[str, Any]) -> int:
+    """Rows at the end of one whole embedding table that are image tokens, not terms."""
+    found = config.get("additional_vocab_size") or ADDITIONAL_TOKENS
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise InputError(f"config.json: additional_vocab_size is a number of tokens, not {found!r}.")
+    return found
+
+
+def _release_config(config: Mapping[str, Any], vocabulary: int, rows: int, activation: str) -> dict[str, Any]:
     released: dict[str, Any] = json.loads(json.dumps(dict(config)))
     if "additional_vocab_size" not in released:
         released["vocab_size"] = vocabulary
-        released["additional_vocab_size"] = ADDITIONAL_TOKENS
+        released["additional_vocab_size"] = rows - vocabulary
         released["text_config"]["vocab_size"] = vocabulary
     if activation != "softplus":
         released["query_activation"] = activation

@@ -5,8 +5,8 @@ Queries need the table and the tokenizer only; torch and the network are loaded 
 
 from __future__ import annotations
 
+import hashlib
 import os
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.encode.modernvbert.processor import Grid, PageProcessor
+from vsplade.encode.modernvbert.adapters import files_folder
+from vsplade.encode.modernvbert.find_model import find_model
+from vsplade.encode.modernvbert.processor import IMAGE, Grid, PageProcessor
 from vsplade.encode.modernvbert.query import QuerySide, cache_folder, cached, has_side, open_side
 from vsplade.encode.query_length import check_query_length
 from vsplade.encode.weighting import damped
@@ -36,7 +38,6 @@ Cut: TypeAlias = "tuple[Tensor, Grid]"
 Running: TypeAlias = "tuple[Tensor, Any]"
 Prepared: TypeAlias = "tuple[NDArray[np.uint8] | Tensor, Grid] | Tensor"
 
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _PRECISIONS = ("float32", "bfloat16", "float16")
 _WHOLE_PAGE = Box(0.0, 0.0, 1.0, 1.0)
 _IN_FLIGHT = 2
@@ -64,36 +65,19 @@ class ModernVBertOptions:
     compile: bool = False
     """Have torch compile the text layers, instead of our kernels: some ten seconds before the first page."""
 
+    prompt: str = ""
+    """Text beside the image in every page's prompt; the public scripts have "Describe the image."."""
+
     def __post_init__(self) -> None:
+        if "," in self.prompt or self.prompt != self.prompt.strip() or IMAGE in self.prompt:
+            raise InputError(
+                "The option prompt is a text without commas, spaces at its ends, and image tokens: "
+                f"{self.prompt!r} could not be kept in an index's name of the encoder."
+            )
         if self.precision and self.precision not in _PRECISIONS:
             raise InputError(f"Precision is one of {', '.join(_PRECISIONS)}, not {self.precision!r}.")
         if min(self.batch, self.threads, self.top) < 0:
             raise InputError("The options batch, threads and top are 0 (the default) or more.")
-
-
-def find_model(name: str, *, download: bool = True) -> Path:
-    """The folder of a model: as given, or from the hub's cache, downloaded when it is not there yet."""
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return folder.resolve()
-    if not _HUB_NAME.fullmatch(name):
-        raise InputError(
-            f"There is no folder {name}. Give a folder with a model, or a hub name such as "
-            "naver/v-splade-quality."
-        )
-    try:
-        from huggingface_hub import snapshot_download
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"Downloading {name}", "hf") from error
-    try:
-        files = ["*.json", "*.jinja", "*.safetensors"]
-        return Path(snapshot_download(name, allow_patterns=files, local_files_only=not download))
-    except Exception as error:  # the hub's client raises its own, its transport's and the system's errors
-        raise InputError(
-            f"{name} is neither a folder nor could it be fetched from the hub "
-            f"({type(error).__name__}: {next(iter(str(error).splitlines()), '')}). "
-            "Check the name and the connection, or download the model and give its folder."
-        ) from error
 
 
 class ModernVBertEncoder:
@@ -103,11 +87,19 @@ class ModernVBertEncoder:
 
     @property
     def name(self) -> str:
-        return self._side.name + (f":top={self.options.top}" if self.options.top else "")
+        options = [f"top={self.options.top}"] if self.options.top else []
+        options += [f"prompt={self.options.prompt}"] if self.options.prompt else []
+        return self._side.name + (f":{','.join(options)}" if options else "")
 
     @property
     def fingerprint(self) -> str:
-        return self._side.fingerprint + (f"-top{self.options.top}" if self.options.top else "")
+        top = f"-top{self.options.top}" if self.options.top else ""
+        prompt = self.options.prompt.encode()
+        return (
+            self._side.fingerprint
+            + top
+            + (f"-prompt{hashlib.blake2b(prompt, digest_size=6).hexdigest()}" if prompt else "")
+        )
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -282,7 +274,7 @@ class ModernVBertEncoder:
 
     @cached_property
     def _processor(self) -> PageProcessor:
-        return PageProcessor(self._model_folder)
+        return PageProcessor(files_folder(self._model_folder), text=self.options.prompt)
 
     @cached_property
     def _gpu_cuts(self) -> bool:

@@ -38,6 +38,8 @@ class Renamed:
 
     tensors: dict[str, Tensor]
     unused: dict[str, Tensor]
+    fresh_table: bool = False
+    """The query table's projection is not in the file."""
 
 
 def detect(names: Iterable[str], path: Path) -> str:
@@ -45,6 +47,13 @@ def detect(names: Iterable[str], path: Path) -> str:
     found = list(names)
     if any(name.startswith(BODY) for name in found):
         return "release"
+    if not any(name.startswith(("lm_head.", "projection_head.")) for name in found) and any(
+        ".text_model." in name for name in found
+    ):
+        raise InputError(
+            f"{path} has no masked-language-model head (projection_head, lm_head): it is an embedding model, "
+            "which gives no weights of words."
+        )
     if any(name.startswith(("model.text_model.", "projection_head.", "lm_head.")) for name in found):
         return "upstream"
     raise InputError(
@@ -73,14 +82,27 @@ def from_release(file: Mapping[str, Tensor], path: Path) -> Renamed:
             ours["body." + rest] = tensor
     if unknown:
         raise InputError(f"{path} has tensors that this layout does not know: {_list(unknown)}.")
-    main, more = "body." + _TOKENS, "body." + _MORE_TOKENS
-    absent = [BODY + name.removeprefix("body.") for name in (main, more) if name not in ours]
-    if absent:
-        raise InputError(f"{path} lacks the tensors {_list(absent)}.")
-    if ours[main].shape[1:] != ours[more].shape[1:]:
-        raise InputError(f"{path}: {BODY + _TOKENS} and {BODY + _MORE_TOKENS} are of different widths.")
-    ours[main] = torch.cat([ours[main], ours.pop(more)])
+    terms = ours.get("head.decoder.weight")
+    if terms is None:
+        raise InputError(f"{path} lacks the tensor {HEAD}decoder.weight.")
+    _join_tokens(ours, len(terms), BODY, path)
     return Renamed(ours, unused)
+
+
+def _join_tokens(ours: dict[str, Tensor], terms: int, prefix: str, path: Path) -> None:
+    """One embedding table; a file may hold it so, or the image tokens' rows apart."""
+    main, more = EMBEDDING, "body." + _MORE_TOKENS
+    whole = main in ours and len(ours[main]) > terms
+    absent = [name for name in (main, more) if name not in ours and not (whole and name == more)]
+    if absent:
+        raise InputError(
+            f"{path} lacks the tensors {_list(prefix + name.removeprefix('body.') for name in absent)}."
+        )
+    if more not in ours:
+        return
+    if ours[main].shape[1:] != ours[more].shape[1:]:
+        raise InputError(f"{path}: {prefix + _TOKENS} and {prefix + _MORE_TOKENS} are of different widths.")
+    ours[main] = torch.cat([ours[main], ours.pop(more)])
 
 
 def to_release(
@@ -98,8 +120,10 @@ def to_release(
     return file
 
 
-def from_upstream(file: Mapping[str, Tensor], vocabulary: int, path: Path) -> Renamed:
-    """The query table's embeddings are the backbone's own; its projection starts anew."""
+def from_upstream(file: Mapping[str, Tensor], additional: int, path: Path) -> Renamed:
+    """The query table's embeddings are the backbone's own; its projection starts anew. The last
+    ``additional`` rows of the embedding table are image tokens.
+    """
     ours: dict[str, Tensor] = {}
     unused: dict[str, Tensor] = {}
     unknown = []
@@ -108,7 +132,7 @@ def from_upstream(file: Mapping[str, Tensor], vocabulary: int, path: Path) -> Re
         if name.startswith("projection_head."):
             ours["head." + name.removeprefix("projection_head.")] = tensor
         elif name in ("lm_head.weight", "lm_head.bias"):
-            ours["head.decoder." + name.removeprefix("lm_head.")] = tensor[:vocabulary]
+            ours["head.decoder." + name.removeprefix("lm_head.")] = tensor
         elif not name.startswith("model."):
             unknown.append(name)
         elif rest in UNUSED:
@@ -121,8 +145,19 @@ def from_upstream(file: Mapping[str, Tensor], vocabulary: int, path: Path) -> Re
         raise InputError(f"{path} has tensors that this layout does not know: {_list(unknown)}.")
     if EMBEDDING not in ours:
         raise InputError(f"{path} lacks the tensor model.{_TOKENS}.")
+    if "body." + _MORE_TOKENS in ours:
+        _join_tokens(ours, len(ours[EMBEDDING]), "model.", path)
+    vocabulary = len(ours[EMBEDDING]) - additional
+    for name in ("head.decoder.weight", "head.decoder.bias"):
+        if name not in ours:
+            raise InputError(f"{path} lacks the tensor lm_head.{name.rpartition('.')[2]}.")
+        ours[name] = ours[name][: max(vocabulary, 0)]
+    if vocabulary < 1:
+        raise InputError(
+            f"{path}: {len(ours[EMBEDDING])} rows of embeddings are too few for {additional} image tokens."
+        )
     ours["query.embeddings.weight"] = ours[EMBEDDING][:vocabulary].clone()
-    return Renamed(ours, unused)
+    return Renamed(ours, unused, fresh_table=True)
 
 
 def check(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], path: Path) -> None:

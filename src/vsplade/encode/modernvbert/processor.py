@@ -24,8 +24,8 @@ from vsplade.types import Box
 if TYPE_CHECKING:
     from PIL import Image
 
-PROMPT = "User:<image><end_of_utterance>\nAssistant:"
-"""The chat template with one image and an empty text, for folders that carry no template."""
+PROMPT = "User:<image>{}<end_of_utterance>\nAssistant:"
+"""The chat template with one image and a text, for folders that carry no template."""
 IMAGE, FRAME, WHOLE = "<image>", "<fake_token_around_image>", "<global-img>"
 _LARGEST_EDGE = 4096
 LANCZOS = 1
@@ -93,10 +93,14 @@ class Settings:
 
 
 class PageProcessor:
-    def __init__(self, folder: Path, settings: Settings | None = None) -> None:
+    """``text`` stands beside the image in the prompt of every page; the public scripts put "Describe the
+    image." there, the public quick start nothing.
+    """
+
+    def __init__(self, folder: Path, settings: Settings | None = None, text: str = "") -> None:
         self.settings = settings or Settings.read(folder)
         self.tokenizer = load_tokenizer(folder)
-        self.prompt = _read_prompt(folder)
+        self.prompt = read_prompt(folder, text)
         if self.prompt.count(IMAGE) != 1:
             raise InputError(
                 f"{folder}: the chat template puts {self.prompt.count(IMAGE)} images in the prompt, not 1."
@@ -198,22 +202,22 @@ def whole_tiles(width: int, height: int, tile: int) -> tuple[int, int]:
     return width, height
 
 
-def _read_prompt(folder: Path) -> str:
-    """The chat template rendered for one image and an empty text; ``PROMPT`` where there is no template."""
+def read_prompt(folder: Path, text: str = "") -> str:
+    """The chat template rendered for one image and a text; ``PROMPT`` where there is no template."""
     template = None
     if (folder / "chat_template.jinja").is_file():
         template = (folder / "chat_template.jinja").read_text("utf-8")
     for name in ("chat_template.json", "processor_config.json", "tokenizer_config.json"):
         template = template or _json(folder / name).get("chat_template")
     if not isinstance(template, str):
-        return PROMPT
+        return PROMPT.format(text)
     try:
         from jinja2 import TemplateError
         from jinja2.sandbox import ImmutableSandboxedEnvironment
     except ModuleNotFoundError as error:
         raise MissingExtraError("Rendering this model's chat template (jinja2)", "hf") from error
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": ""}]}]
+    messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": text}]}]
     try:
         return environment.from_string(template).render(messages=messages, add_generation_prompt=True)
     except TemplateError as error:

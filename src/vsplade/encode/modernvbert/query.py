@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vsplade.encode.modernvbert import adapters
 from vsplade.encode.modernvbert.processor import Settings, load_tokenizer
 from vsplade.encode.modernvbert.tensors import TensorFile
 from vsplade.errors import InputError
@@ -29,6 +30,7 @@ from vsplade.types import SparseVector
 TABLE, FACTS = "query.npy", "vsplade-query.json"
 _SPECIAL = (50280, 50281, 50282, 50283, 50284)
 _FORMAT = 1
+_QUERY, _DECODER = "query_encoder.", "encoder.mlm_head.decoder.weight"
 
 
 @dataclass(frozen=True)
@@ -96,14 +98,15 @@ def export(model: Path, target: Path, name: str) -> QuerySide:
     target.mkdir(parents=True, exist_ok=True)
     np.save(target / (TABLE + ".partial.npy"), table)
     os.replace(target / (TABLE + ".partial.npy"), target / TABLE)
-    if (model / "tokenizer.json").resolve() != (target / "tokenizer.json").resolve():
-        load_tokenizer(model)  # a broken one is found now, not at the first search
-        shutil.copyfile(model / "tokenizer.json", target / "tokenizer.json")
+    texts = adapters.files_folder(model)
+    if (texts / "tokenizer.json").resolve() != (target / "tokenizer.json").resolve():
+        load_tokenizer(texts)  # a broken one is found now, not at the first search
+        shutil.copyfile(texts / "tokenizer.json", target / "tokenizer.json")
     facts = {
         "format": _FORMAT,
         "name": name,
         "fingerprint": fingerprint(model),
-        "longest_edge": Settings.read(model).longest_edge,
+        "longest_edge": Settings.read(texts).longest_edge,
         "source": _stamp(model),
     }
     partial = target / (FACTS + ".partial")
@@ -134,10 +137,10 @@ def cache_folder(name: str) -> Path:
 
 def query_weights(model: Path) -> NDArray[np.float32]:
     """The table of a model in a folder, computed with numpy."""
-    config = _config(model / "config.json")
+    config = _config(adapters.files_folder(model) / "config.json")
     static = sorted(model.glob("query_*SparseStaticEmbedding/model.safetensors"))
-    if (model / "model.safetensors").is_file():
-        table = _from_release(TensorFile(model / "model.safetensors"), config)
+    if (model / adapters.WEIGHTS).is_file() or adapters.is_adapter_only(model):
+        table = _from_release(model, config)
     elif static:
         table = TensorFile(static[0]).read("weight")
     else:
@@ -159,25 +162,32 @@ def _config(path: Path) -> dict[str, Any]:
     return found
 
 
-def _from_release(file: TensorFile, config: Mapping[str, Any]) -> NDArray[np.float32]:
-    names = [
-        f"query_encoder.{part}" for part in ("embeddings.weight", "projection.weight", "projection.bias")
-    ]
-    missing = [name for name in names if name not in file]
+def _from_release(model: Path, config: Mapping[str, Any]) -> NDArray[np.float32]:
+    files = [TensorFile(path) for path in adapters.weight_files(model)]
+    path = files[-1].path
+    plain = {adapters.plain_name(name): (file, name) for file in files for name in file.tensors}
+    tensors = adapters.merged(
+        {name: file.read(stored) for name, (file, stored) in plain.items() if _QUERY in name}, model
+    )
+    if not tensors and _DECODER in plain:  # trained with plain bags of words as queries
+        file, stored = plain[_DECODER]
+        return np.ones(file.tensors[stored].shape[0], np.float32)
+    names = [_QUERY + part for part in ("embeddings.weight", "projection.weight", "projection.bias")]
+    missing = [name for name in names if name not in tensors]
     if missing:
         raise InputError(
-            f"{file.path} has no query table ({', '.join(missing)} missing): a plain backbone cannot "
+            f"{path} has no query table ({', '.join(missing)} missing): a plain backbone cannot "
             "answer queries. "
             "Train it first, or use a released V-SPLADE model."
         )
-    shapes = [file.tensors[name].shape for name in names]
+    shapes = [tensors[name].shape for name in names]
     rows, width = shapes[0] if len(shapes[0]) == 2 else (0, 0)
     if [*shapes[1:]] != [(1, width), (1,)] or not rows:
         found = ", ".join(f"{name} is {shape}" for name, shape in zip(names, shapes, strict=True))
         raise InputError(
-            f"{file.path} has a query table that does not fit together: {found}. Download the folder again."
+            f"{path} has a query table that does not fit together: {found}. Download the folder again."
         )
-    embeddings, projection, bias = (file.read(name).astype(np.float64) for name in names)
+    embeddings, projection, bias = (tensors[name].astype(np.float64) for name in names)
     raw = embeddings @ projection.reshape(-1) + bias.reshape(-1)
     activation = config.get("query_activation", "softplus")
     if activation == "one":
@@ -189,9 +199,12 @@ def fingerprint(model: Path) -> str:
     """Of everything that decides a vector: weights, tokenizer and configurations."""
     digest = hashlib.blake2b(digest_size=12)
     for path in _files(model):
-        digest.update(str(path.relative_to(model)).encode())
+        digest.update(_shown(path, model).encode())
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "blake2b").digest())
+    text = _config(adapters.files_folder(model) / "config.json").get("text_config") or {}
+    if text and not {"rope_parameters", "local_rope_theta"} & set(text):
+        digest.update(b"local_rope_theta 160000")  # earlier versions took 10,000: their vectors are others
     return f"modernvbert-{digest.hexdigest()}"
 
 
@@ -203,6 +216,7 @@ def _files(model: Path) -> list[Path]:
         "preprocessor_config.json",
         "processor_config.json",
         "chat_template.*",
+        "adapter_*",
     ]
     whole = (model / "model.safetensors").is_file()
     patterns = (
@@ -210,8 +224,15 @@ def _files(model: Path) -> list[Path]:
         if whole
         else [*kinds, "*/*.safetensors", "*/config.json", "*/*token*.json"]
     )
-    return sorted({path for pattern in patterns for path in model.glob(pattern) if path.is_file()})
+    found = {path for pattern in patterns for path in model.glob(pattern) if path.is_file()}
+    if adapters.is_adapter_only(model):
+        found |= set(_files(adapters.base_folder(model)))
+    return sorted(found)
+
+
+def _shown(path: Path, model: Path) -> str:
+    return str(path.relative_to(model)) if path.is_relative_to(model) else f"base/{path.name}"
 
 
 def _stamp(model: Path) -> list[list[object]]:
-    return [[str(p.relative_to(model)), p.stat().st_size, p.stat().st_mtime_ns] for p in _files(model)]
+    return [[_shown(p, model), p.stat().st_size, p.stat().st_mtime_ns] for p in _files(model)]

@@ -1,7 +1,7 @@
 """sentence-transformers' layout: a router with a document route (network, SPLADE pooling) and a query route
 (a table).
 
-What is written loads there with no code of ours: that library's pooling knows no scale and no barred terms,
+That library's pooling knows no scale and no barred terms,
 so the scale is
 multiplied into the projection, and barred terms get a bias that never scores. Reading such a folder takes the
 projection as it is, with scale 1; the table of a static embedding stays a plain table.
@@ -10,6 +10,7 @@ projection as it is, with scale 1; the table of a static embedding stays a plain
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from vsplade.encode.modernvbert.checkpoint import (
     write_json,
 )
 from vsplade.encode.modernvbert.model import SpladeModel, special_tokens
+from vsplade.encode.modernvbert.processor import read_prompt
 from vsplade.errors import InputError
 
 DOCUMENT, POOLING, QUERY = (
@@ -35,6 +37,9 @@ DOCUMENT, POOLING, QUERY = (
 )
 _MODULES = "sentence_transformers.base.modules."
 _SPARSE = "sentence_transformers.sparse_encoder.modules."
+_NORM = re.compile(
+    r"^(model\.text_model\.(embeddings\.norm|final_norm|layers\.\d+\.(attn|mlp)_norm)|projection_head\.norm)\.weight$"
+)
 _NEVER = -1.0
 """Bias of a term that must not score; its row is zero, so its logit is this everywhere."""
 
@@ -42,14 +47,33 @@ _NEVER = -1.0
 _TEMPLATE = (
     "{%- for message in messages -%}{%- set seen = message['content'] | selectattr('type', "
     "'equalto', 'image') | list -%}"
-    "{%- if seen -%}User:<image><end_of_utterance>\nAssistant:{%- else -%}"
+    "{%- if seen -%}{{ PAGE_PROMPT }}{%- else -%}"
     "{%- for part in message['content'] -%}{{ part['text'] }}{%- endfor -%}{%- endif -%}{%- endfor -%}"
 )
 """That library sends all input through a chat template: pages get the page prompt, texts stay as they are."""
+_COUNTING = "vsplade_queries"
+_COUNTING_CODE = '''"""A static embedding in which a repeated word of a query adds up, as in the release."""
+
+import torch
+from sentence_transformers.sparse_encoder.modules.sparse_static_embedding import SparseStaticEmbedding
 
 
-def save(source: Checkpoint, folder: Path) -> None:
-    """Write the routes; ``checkpoint.save`` into the same folder adds the release's own file."""
+class CountedStaticEmbedding(SparseStaticEmbedding):
+    def forward(self, features):
+        ids, mask = features["input_ids"], features["attention_mask"]
+        counts = torch.zeros(len(ids), self.num_dimensions, device=ids.device, dtype=self.weight.dtype)
+        counts.scatter_add_(1, ids, mask.to(counts.dtype))
+        features["sentence_embedding"] = counts * self.weight
+        return features
+'''
+
+
+def save(source: Checkpoint, folder: Path, *, prompt: str = "", count_repeats: bool = True) -> None:
+    """Write the routes; ``checkpoint.save`` into the same folder adds the release's own file.
+
+    ``prompt`` is the text in every page's prompt. ``count_repeats`` needs a few lines of code in the folder,
+    so that library wants ``trust_remote_code=True``; its own static embedding counts a repeated word once.
+    """
     from safetensors.torch import save_file
 
     model = source.model
@@ -61,7 +85,9 @@ def save(source: Checkpoint, folder: Path) -> None:
     write_json(folder / DOCUMENT / "config.json", _native_json(model, source.config, rows))
     write_json(folder / DOCUMENT / "sentence_bert_config.json", _document_settings())
     copy_text_files(source.source, folder / DOCUMENT)
-    (folder / DOCUMENT / "chat_template.jinja").write_text(_TEMPLATE, "utf-8")
+    page = read_prompt(source.source or folder, prompt)
+    template = _TEMPLATE.replace("PAGE_PROMPT", json.dumps(page, ensure_ascii=False))
+    (folder / DOCUMENT / "chat_template.jinja").write_text(template, "utf-8")
     write_json(
         folder / POOLING / "config.json",
         {"pooling_strategy": "max", "activation_function": "relu", "embedding_dimension": rows},
@@ -74,7 +100,7 @@ def save(source: Checkpoint, folder: Path) -> None:
         if source.source is not None and (source.source / name).is_file():
             (folder / QUERY / name).write_bytes((source.source / name).read_bytes())
     copy_text_files(source.source, folder)
-    _write_router(folder)
+    _write_router(folder, count_repeats)
 
 
 def load(folder: Path, dtype: torch.dtype) -> Checkpoint:
@@ -87,9 +113,8 @@ def load(folder: Path, dtype: torch.dtype) -> Checkpoint:
     path = document / "model.safetensors"
     file = read_tensors(path)
     static = read_tensors(query / "model.safetensors")
-    rows = int(config.get("text_config", {}).get("vocab_size", 0))
-    vocabulary = rows - int(config.get("additional_vocab_size", checkpoint.ADDITIONAL_TOKENS))
-    renamed = layouts.from_upstream(file, vocabulary, path)
+    renamed = layouts.from_upstream(file, checkpoint.additional_tokens(config), path)
+    rows, vocabulary = (len(renamed.tensors[name]) for name in (layouts.EMBEDDING, "head.decoder.weight"))
     del renamed.tensors["query.embeddings.weight"]
     if set(static) != {"weight"} or len(static["weight"]) < vocabulary:
         raise InputError(
@@ -97,7 +122,7 @@ def load(folder: Path, dtype: torch.dtype) -> Checkpoint:
         )
     renamed.tensors["query.weight"] = static["weight"][:vocabulary]
     released = {**config, "additional_vocab_size": rows - vocabulary}
-    model = checkpoint.build(released, vocabulary, renamed.tensors, activation="softplus", scale=1.0)
+    model = checkpoint.build(released, vocabulary, rows, renamed.tensors, activation="softplus", scale=1.0)
     layouts.check(model.state_dict(), renamed.tensors, path)
     model.load_state_dict(renamed.tensors)
     kinds = {name: tensor.dtype for name, tensor in renamed.tensors.items()}
@@ -122,8 +147,16 @@ def _document_tensors(source: Checkpoint) -> dict[str, Tensor]:
     allowed = model.allowed.bool().cpu()
     weight[: model.vocabulary][allowed] = decoder.weight.detach().float().cpu()[allowed] * model.scale
     bias[: model.vocabulary][allowed] = decoder.bias.detach().float().cpu()[allowed] * model.scale
+    if _norm_biases(model):  # that library knows biases of all norms, or of none
+        norms = [name for name in file if _NORM.search(name)]
+        for name in norms:
+            file.setdefault(name.replace(".weight", ".bias"), torch.zeros_like(file[name]))
     # A folded weight is a product: it keeps float32, or it would be rounded twice.
     return {**file, "lm_head.weight": weight, "lm_head.bias": bias}
+
+
+def _norm_biases(model: SpladeModel) -> bool:
+    return bool(model.config.text_config.norm_bias) or model.head.norm.bias is not None
 
 
 def _native_json(model: SpladeModel, config: Mapping[str, Any], rows: int) -> dict[str, Any]:
@@ -134,10 +167,11 @@ def _native_json(model: SpladeModel, config: Mapping[str, Any], rows: int) -> di
     native["additional_vocab_size"] = rows - model.vocabulary
     native["unscored_token_ids"] = list(special_tokens(model.config))
     for part, kind in (("text_config", "modernbert"), ("vision_config", "siglip_vision_model")):
-        native[part].setdefault("model_type", kind)
+        native[part]["model_type"] = kind
     native["text_config"]["vocab_size"] = rows
     native["text_config"]["classifier_bias"] = model.head.dense.bias is not None
-    native["text_config"]["norm_bias"] = bool(native["text_config"].get("norm_bias", False))
+    native["text_config"]["norm_bias"] = _norm_biases(model)
+    native["text_config"]["rope_parameters"] = checkpoint.rope_parameters(native["text_config"])
     native["vision_config"]["vision_use_head"] = bool(model.config.vision_config.vision_use_head)
     native.pop("vocab_size", None)
     return native
@@ -156,11 +190,15 @@ def _document_settings() -> dict[str, Any]:
     }
 
 
-def _write_router(folder: Path) -> None:
+def _write_router(folder: Path, count_repeats: bool) -> None:
+    static = _SPARSE + "sparse_static_embedding.SparseStaticEmbedding"
+    if count_repeats:
+        (folder / f"{_COUNTING}.py").write_text(_COUNTING_CODE, "utf-8")
+        static = f"{_COUNTING}.CountedStaticEmbedding"
     types = {
         DOCUMENT: _MODULES + "transformer.Transformer",
         POOLING: _SPARSE + "splade_pooling.SpladePooling",
-        QUERY: _SPARSE + "sparse_static_embedding.SparseStaticEmbedding",
+        QUERY: static,
     }
     router = {
         "types": types,
