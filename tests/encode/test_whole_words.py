@@ -15,7 +15,8 @@ from vsplade.encode.reader import ReaderEncoder
 from vsplade.encode.text import TextEncoder
 from vsplade.encode.tokenizer import Tokenizer, normalise
 from vsplade.encode.units import grouped, readings, ungrouped, units
-from vsplade.types import SparseVector
+from vsplade.results.explain import explain
+from vsplade.types import Evidence, QueryWord, SparseVector
 
 WORDS = "turbine toxicology xyzzyq harbour H-6927 A12B34 4,077,010.89 25/12/2018 2010–2015 lighthouse zqvx"
 
@@ -158,3 +159,14 @@ def test_the_check_tells_apart_what_the_number_does_not() -> None:
     assert word.on(SparseVector(page, same).weight_bits()) == "found"
     hashes = np.array(neighbours.whole(word.parts))
     assert (split(hashes)[0] == hashes >> CHECK).all()
+
+
+def test_a_pair_that_shares_a_hash_is_not_told_as_found() -> None:
+    """The page holds another pair with the same number, and neither of the two words."""
+    words = [QueryWord("keeper", (1,), ((Evidence(1),),)), QueryWord("lighthouse", (2,), ((Evidence(2),),))]
+    names = {1: "keeper", 2: "lighthouse", 9: "keeper lighthouse"}
+    asked = SparseVector.from_dict({1: 2.0, 2: 2.0, 9: 1.0})
+    (match,) = explain(asked, SparseVector.from_dict({5: 1.0, 9: 0.5}), names.__getitem__, words)
+    assert (match.token, match.in_part) == ("keeper lighthouse", True)
+    whole = explain(asked, SparseVector.from_dict({1: 1.0, 2: 1.0, 9: 0.5}), names.__getitem__, words)
+    assert [found.in_part for found in whole] == [False, False, False]

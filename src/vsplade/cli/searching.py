@@ -430,7 +430,10 @@ def highlight(
             shown.append(style(f"{typed} (in part)", fg="yellow") + amount)
         else:
             shown.append(style(f"[{typed}]", dim=True))
-    related = [f"{printable(match.token)} {match.product:.2f}" for match in left.values()]
+    related = [
+        f"{printable(match.token)}{' (in part)' if match.in_part else ''} {match.product:.2f}"
+        for match in left.values()
+    ]
     return "  ".join([*shown, *(["also:"] if shown and related else []), *related])
 
 

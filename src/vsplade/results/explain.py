@@ -13,18 +13,16 @@ def explain(
     query: SparseVector, page: SparseVector, token: Callable[[int], str], words: Sequence[QueryWord] = ()
 ) -> list[TermMatch]:
     """Shared terms, largest product first (ties: smaller term first); the products add up to the score."""
-    pieces = _pieces_only(words, page.weight_bits()) if words else set()
+    bits = page.weight_bits() if words else {}
+    pieces = _pieces_only(words, bits)
+    missing = {word.typed.lower() for word in words if word.on(bits) != FOUND}
     _, in_query, in_page = np.intersect1d(query.terms, page.terms, assume_unique=True, return_indices=True)
-    matches = [
-        TermMatch(
-            token(int(query.terms[i])),
-            int(query.terms[i]),
-            float(query.weights[i]),
-            float(page.weights[j]),
-            int(query.terms[i]) in pieces,
-        )
-        for i, j in zip(in_query, in_page, strict=True)
-    ]
+    matches = []
+    for i, j in zip(in_query, in_page, strict=True):
+        term, name = int(query.terms[i]), token(int(query.terms[i]))
+        # two words side by side are a hash: another two may share it, on a page that holds neither
+        in_part = term in pieces or (" " in name and bool(missing & set(name.split())))
+        matches.append(TermMatch(name, term, float(query.weights[i]), float(page.weights[j]), in_part))
     return sorted(matches, key=lambda match: (-match.product, match.term))
 
 
