@@ -68,6 +68,7 @@ class Index:
         self._encoder = encoder
         self._choice = checked_engine(engine)
         self._budget = WorkBudget()
+        self._nameless = False
         self._use(Snapshot.load(self.folder))
 
     @classmethod
@@ -287,6 +288,8 @@ class Index:
 
     def _meant_by(self, word: str, page: SparseVector) -> list[str]:
         """Nothing where the encoder that knows is not installed."""
+        if self._nameless:
+            return []
         try:
             return self.encoder.meant_by(word, page) if isinstance(self.encoder, MeaningEncoder) else []
         except VspladeError:
@@ -365,9 +368,13 @@ class Index:
 
     def _token(self, term: int) -> str:
         """The term's name, or its number where the encoder that names it is not installed."""
+        if self._nameless:
+            return f"#{term}"
         try:
             return shown(self.encoder.vocabulary, term)
         except VspladeError:
+            # It is looked for once, and not for every term of every hit.
+            self._nameless = self._encoder is None
             return f"#{term}"
 
 
