@@ -1,10 +1,11 @@
 """Notes what the reader's vectors depend on: ``python scripts/reader_revision.py [--since COMMIT]``.
 
-An index refuses vectors of an encoder with another fingerprint. ``REVISION`` in ``encode/reader.py`` is the
-part of it that stands for the code. ``tests/encode/reader_revision.json`` has a digest of every module that
-the reader imports, directly or not; comments, docstrings and layout do not count. A test fails when one has
-changed. Then run this: it reads some drawn pages with the code as it was committed and as it is now. If all
-vectors are the same to the last bit, it only notes the new digests. If not, it raises ``REVISION`` too.
+An index refuses vectors of an encoder with another fingerprint. ``REVISION`` in ``encode/reader/reader.py``
+is the part of it that stands for the code. ``tests/encode/reader_revision.json`` has a digest of every
+module that the reader imports, directly or not; comments, docstrings and layout do not count. A test fails
+when one has changed. Then run this: it reads some drawn pages with the code as it was committed and as it
+is now. If all vectors are the same to the last bit, it only notes the new digests. If not, it raises
+``REVISION`` too.
 """
 
 from __future__ import annotations
@@ -24,8 +25,13 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
 RECORD = HERE / "tests" / "encode" / "reader_revision.json"
-HOLDER = Path("src/vsplade/encode/reader.py")
-ROOTS = ("vsplade.encode.reader", "vsplade.encode.reader_torch", "vsplade.pages.pdf", "vsplade.pages.picture")
+HOLDER = Path("src/vsplade/encode/reader/reader.py")
+ROOTS = (
+    "vsplade.encode.reader.reader",
+    "vsplade.encode.gpu.gpu_reader",
+    "vsplade.pages.pdf",
+    "vsplade.pages.picture",
+)
 """From pixels to vectors, on both kinds of device; and from files to pixels."""
 
 

@@ -270,10 +270,10 @@ def test_imports_refuse_other_vocabularies_whole(index: Path, tmp_path: Path) ->
 
 def test_formats_are_those_of_the_exports() -> None:
     from vsplade.cli.vectors import FORMATS
-    from vsplade.results import exports
+    from vsplade.exchange import vector_files
 
-    assert set(FORMATS) == set(exports.FORMATS)
-    assert set(FORMATS[:2]) == set(exports.IMPORTS)
+    assert set(FORMATS) == set(vector_files.FORMATS)
+    assert set(FORMATS[:2]) == set(vector_files.IMPORTS)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from vsplade.cli.searching import highlight
 from vsplade.encode import load_encoder
 from vsplade.encode.text import TextEncoder
 from vsplade.encode.tokenizer import Tokenizer
-from vsplade.index import IndexWriter
+from vsplade.store.writer import IndexWriter
 from vsplade.types import SparseVector, TermMatch
 
 HALF = "\udcff"

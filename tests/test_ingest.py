@@ -17,9 +17,10 @@ from pages.conftest import HOSTILE
 from pages.encoder import WordEncoder
 from pages.samples import drawing, pdf_bytes, write_pdf
 from vsplade.errors import InputError, ModelMismatchError, VspladeError
-from vsplade.index import Index, IndexWriter
 from vsplade.ingest import IngestReport, index_paths
 from vsplade.pages import Limits, process
+from vsplade.search.index import Index
+from vsplade.store.writer import IndexWriter
 from vsplade.types import Page, SparseVector
 
 TESTS = Path(__file__).parent
@@ -562,10 +563,11 @@ def test_pages_of_a_damaged_segment_are_not_moved_but_read(
     docs: Path, where: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from index.test_keeping import damage
-    from vsplade.index import names, snapshot
+
+    from vsplade.store import file_names, snapshot
 
     run(docs, where)
-    damage(names.own_files(where, "segment")[0])
+    damage(file_names.own_files(where, "segment")[0])
     monkeypatch.setattr(snapshot, "VERIFY_UP_TO", 0)  # as a large segment
     (docs / "a.pdf").rename(docs / "moved.pdf")
     encoder = WordEncoder()

@@ -8,17 +8,19 @@ import zlib
 from pathlib import Path
 
 import pytest
-
 from index.test_keeping import damage
+
 from pages.encoder import WordEncoder
 from pages.samples import write_pdf
 from vsplade.cli import run as run_cli
 from vsplade.errors import IndexFormatError, InputError
-from vsplade.index import Index, IndexWriter, names
-from vsplade.index import manifest as manifests
-from vsplade.index.identity import EncoderIdentity
 from vsplade.ingest import index_paths
 from vsplade.ingest.recover import recover
+from vsplade.search.index import Index
+from vsplade.store import file_names
+from vsplade.store import manifest as manifests
+from vsplade.store.identity import EncoderIdentity
+from vsplade.store.writer import IndexWriter
 from vsplade.types import SparseVector
 
 
@@ -51,7 +53,7 @@ def contents(folder: Path) -> dict[str, tuple[dict, list[int], list[float]]]:  #
 
 def segment_of(folder: Path, path: str) -> Path:
     """The newest segment with pages of a file."""
-    for file in reversed(names.own_files(folder, "segment")):
+    for file in reversed(file_names.own_files(folder, "segment")):
         column = Index.open(folder)._view.snapshot.segments
         for live in column:
             if live.segment.container.path == file and path in str(live.segment.metadata(0)["path"]):
@@ -91,7 +93,7 @@ def test_a_damaged_manifest_is_kept_aside(where: Path, body: bytes) -> None:
 def test_tombstones_of_format_1_and_none_at_all(where: Path, gone: bool) -> None:
     """Then the records and the newest copy of a page say what is live; only `delete` may be undone."""
     before = set(contents(where))
-    for path in names.own_files(where, "deleted"):
+    for path in file_names.own_files(where, "deleted"):
         bits = path.read_bytes()[:1]  # of three pages; the rest is the segment's name
         path.unlink()
         if not gone:
@@ -142,7 +144,7 @@ def test_a_damaged_segment_is_set_aside_and_its_pages_are_read_again(
 def test_damaged_side_files(docs: Path, where: Path) -> None:
     before = contents(where)
     for kind in ("deleted", "state"):
-        for path in names.own_files(where, kind):
+        for path in file_names.own_files(where, kind):
             copy = where.parent / f"copy-{path.name}"
             shutil.copytree(where, copy)
             (copy / path.name).write_bytes(b"rubbish")
@@ -159,14 +161,14 @@ def test_pages_that_no_file_names(where: Path) -> None:
     (where / "MANIFEST").unlink()
     recover(where)
     assert "imported" in Index.open(where)
-    damage(names.own_files(where, "segment")[-1])
+    damage(file_names.own_files(where, "segment")[-1])
     assert any("1 pages without a source file" in note for note in recover(where).notes)
 
 
 def test_segments_of_before_need_the_encoders_name(where: Path) -> None:
     """Those of format 1 do not say which encoder made them."""
     before = contents(where)
-    for path in names.own_files(where, "segment"):
+    for path in file_names.own_files(where, "segment"):
         data = path.read_bytes()
         length = int.from_bytes(data[12:16], "little")
         header = json.loads(data[24 : 24 + length])

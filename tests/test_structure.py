@@ -22,10 +22,9 @@ LAYERS = (
     {"types", "errors"},
     {"config", "jsonl", "client"},
     {"pages"},
-    {"encode", "index"},
-    {"query"},
-    {"results"},
-    {"ingest", "evaluate", "train"},
+    {"encode", "store"},
+    {"search"},
+    {"ingest", "exchange", "evaluate", "train"},
     {"serve", "integrations"},
     {"cli"},
     {"__init__", "__main__"},
@@ -34,26 +33,14 @@ LAYERS = (
 RANK = {folder: rank for rank, folders in enumerate(LAYERS) for folder in folders}
 
 UPWARDS = {
-    "index/__init__.py -> query",
-    "index/hits.py -> query",
-    "index/hits.py -> results",
-    "index/reader.py -> encode",
-    "index/reader.py -> ingest",
-    "index/reader.py -> query",
-    "index/reader.py -> results",
-    "index/snapshot.py -> query",
-    "types.py -> results",
+    "search/index.py -> ingest",
+    "store/snapshot.py -> search",
+    "types.py -> search",
 }
 """Imports against the direction that are still there.
 
 Users hold an index and a hit: ``index.add``, ``index.explain`` and ``hit.image`` call what is above them.
 """
-
-SAME_NAME = {
-    *("checkpoint", "config", "fused", "meaning", "reader", "report", "schedule", "vectors"),
-    *("common", "errors", "requests", "types", "worker"),  # of the server and its client
-}
-"""Names of files that stand in more than one folder."""
 
 LONG = {
     "research/bench/paper_step.py measure",
@@ -112,7 +99,7 @@ def test_nobody_imports_research() -> None:
 
 def test_a_file_s_name_stands_once() -> None:
     names = Counter(path.stem for path in FILES if not path.stem.startswith("__"))
-    assert unknown_and_gone({name for name, count in names.items() if count > 1}, SAME_NAME) == ([], [])
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_functions_fit_on_a_screen() -> None:

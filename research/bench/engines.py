@@ -73,7 +73,9 @@ class Vsplade(Engine):
     note = "Index.search: hits, whose metadata are read when looked at"
 
     def build(self, spec: CorpusSpec, folder: Path) -> float:
-        from vsplade.index import EncoderIdentity, Index, IndexWriter
+        from vsplade.search.index import Index
+        from vsplade.store.identity import EncoderIdentity
+        from vsplade.store.writer import IndexWriter
 
         start = time.perf_counter()
         making = 0.0  # seconds that went into the pages, not into the index

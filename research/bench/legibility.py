@@ -15,8 +15,8 @@ from pathlib import Path
 from PIL import Image
 
 from vsplade.encode import load_encoder
-from vsplade.encode.legible import LEGIBLE, legibility
-from vsplade.encode.reader import ReaderEncoder
+from vsplade.encode.legibility import LEGIBLE, legibility
+from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.pages import discover, fit
 

@@ -80,9 +80,9 @@ def count_flops(trainer: Any, batch: Any) -> tuple[float, float]:
 def measure(given: argparse.Namespace) -> None:
     import torch
 
-    from vsplade.train.config import load_config
     from vsplade.train.loop import Run, Trainer
     from vsplade.train.pairs import FolderPairs
+    from vsplade.train.training_config import load_config
 
     work = Path(given.work or tempfile.mkdtemp())
     model = write_model(work / ("small" if given.small else "model"), given.small)

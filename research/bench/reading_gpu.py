@@ -32,10 +32,10 @@ import torch
 from PIL import Image
 
 from vsplade.encode import load_encoder
-from vsplade.encode import reader_torch as reading
-from vsplade.encode.reader_torch import TorchReaderEncoder
-from vsplade.encode.shrink import kernel_works
-from vsplade.encode.turns import Turns, finish
+from vsplade.encode.gpu import gpu_reader as reading
+from vsplade.encode.gpu.gpu_reader import TorchReaderEncoder
+from vsplade.encode.gpu.pipeline import Turns, finish
+from vsplade.encode.gpu.resize_torch import kernel_works
 from vsplade.evaluate import PageVectors, evaluate_dataset
 from vsplade.pages import FileProblem, SourceFile, discover, render_for
 from vsplade.types import Page, SparseVector

@@ -26,7 +26,8 @@ import numpy as np
 from research.bench.corpus import CorpusSpec, generate, make_queries
 from vsplade import Index, IndexWriter, SparseVector, load_encoder
 from vsplade.encode.tokenizer import Tokenizer
-from vsplade.index import EncoderIdentity, manifest
+from vsplade.store import manifest
+from vsplade.store.identity import EncoderIdentity
 
 QUERIES = 5000
 SCRIPT = """
@@ -91,7 +92,7 @@ def texts(pages: int) -> list[str]:
 def alone(folder: Path, queries: list[str]) -> dict[str, float]:
     """Processor microseconds of each part of an answer, in one thread without HTTP."""
     from vsplade.serve.library import Library
-    from vsplade.serve.search import Answers, encode, parse_query_string
+    from vsplade.serve.search_route import Answers, encode, parse_query_string
     from vsplade.serve.settings import ServeLimits, Settings
 
     with tempfile.TemporaryDirectory() as uploads:

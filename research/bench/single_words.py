@@ -30,8 +30,9 @@ from vsplade.encode.tokenizer import normalise
 from vsplade.encode.units import ungrouped, units
 from vsplade.evaluate.dataset import read_page_texts
 from vsplade.evaluate.evaluator import bm25_encoder
-from vsplade.evaluate.vectors import PageVectors
-from vsplade.index import Index, IndexWriter
+from vsplade.evaluate.kept_vectors import PageVectors
+from vsplade.search.index import Index
+from vsplade.store.writer import IndexWriter
 from vsplade.types import FOUND, Encoder, SparseVector, WordEncoder
 
 KINDS = {"words": 80, "numbers": 80, "codes": 56}

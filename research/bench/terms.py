@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from vsplade.encode import load_encoder
-from vsplade.encode.neighbours import hashed
+from vsplade.encode.reader.bigrams import hashed
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.pages import FileProblem, discover, name_files, render
 

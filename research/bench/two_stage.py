@@ -14,8 +14,10 @@ from pathlib import Path
 
 from vsplade.encode import load_encoder
 from vsplade.evaluate import load_dataset
-from vsplade.evaluate.vectors import PageVectors
-from vsplade.index import Index, IndexWriter, TwoStage
+from vsplade.evaluate.kept_vectors import PageVectors
+from vsplade.search.index import Index
+from vsplade.search.two_stage import TwoStage
+from vsplade.store.writer import IndexWriter
 
 
 def main() -> None:

@@ -11,9 +11,9 @@ from vsplade.encode.tokenizer import Tokenizer
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.encoding import WithQueries
 from vsplade.evaluate.evaluator import search_queries
+from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.evaluate.measures import active_terms, measure, per_query
 from vsplade.evaluate.runs import Run
-from vsplade.evaluate.vectors import PageVectors
 from vsplade.types import Encoder, SparseVector, TermStatistics
 
 SUBSETS: Mapping[str, Callable[[str], bool]] = {

@@ -7,12 +7,12 @@ from functools import cache
 
 import numpy as np
 
-from vsplade.encode.reader import ReaderEncoder, ReaderOptions
+from vsplade.encode.reader.reader import ReaderEncoder, ReaderOptions
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.evaluator import search_queries
+from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.evaluate.measures import measure
-from vsplade.evaluate.vectors import PageVectors
 from vsplade.types import Encoder, SparseVector
 
 TOPS = (30, 50, 100)

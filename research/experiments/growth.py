@@ -16,10 +16,12 @@ import numpy as np
 
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset
+from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.evaluate.measures import measure
 from vsplade.evaluate.runs import Run
-from vsplade.evaluate.vectors import PageVectors
-from vsplade.index import EncoderIdentity, Index, IndexWriter
+from vsplade.search.index import Index
+from vsplade.store.identity import EncoderIdentity
+from vsplade.store.writer import IndexWriter
 from vsplade.types import Encoder, SparseVector
 
 NAMES = ("recall@5", "recall@100", "ndcg@5")

@@ -21,8 +21,9 @@ from vsplade.encode import load_encoder
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.runs import Run, ranked, read_run, write_run
-from vsplade.index import Index, IndexWriter
 from vsplade.pages import NO_PIXELS, fit, to_grey_or_rgb
+from vsplade.search.index import Index
+from vsplade.store.writer import IndexWriter
 from vsplade.types import Encoder, Page
 
 

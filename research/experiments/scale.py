@@ -9,10 +9,13 @@ import numpy as np
 
 from research.experiments.dense import DenseIndex
 from vsplade.evaluate.dataset import Dataset
+from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.evaluate.measures import measure
 from vsplade.evaluate.runs import Run
-from vsplade.evaluate.vectors import PageVectors
-from vsplade.index import EncoderIdentity, Index, IndexWriter, TwoStage
+from vsplade.search.index import Index
+from vsplade.search.two_stage import TwoStage
+from vsplade.store.identity import EncoderIdentity
+from vsplade.store.writer import IndexWriter
 from vsplade.types import Encoder
 
 NAMES = ("recall@5", "recall@100", "ndcg@5")

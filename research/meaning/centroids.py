@@ -20,7 +20,7 @@ from torch import Tensor
 from research.command import main
 from research.meaning.model import PageEncoder
 from research.meaning.options import CentroidsOptions
-from vsplade.encode.meaning import rounded
+from vsplade.encode.meaning.meaning_model import rounded
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 ROUNDS = 25

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vsplade.encode.meaning import page_windows
+from vsplade.encode.meaning.meaning_model import page_windows
 
 
 @dataclass

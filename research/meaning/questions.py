@@ -2,8 +2,8 @@
 
     python -m research.meaning.questions WORK --model OUT
 
-The constants of `vsplade.query.meaning` (what `trust` is made of, `NOISE`) are chosen on these questions, so
-that the development sets stay what they are for: measuring.
+The constants of `vsplade.search.by_meaning` (what `trust` is made of, `NOISE`) are chosen on these questions,
+so that the development sets stay what they are for: measuring.
 
 `questions.tsv` was written for this project: the id of a page, a question in the page's own words, and one in
 other words. The pages are every second page of the training reports, and samples of MedQuAD, chart captions
@@ -33,7 +33,7 @@ from research.command import main
 from research.meaning.collect.text import read_lines
 from research.meaning.options import QuestionsOptions
 from vsplade.encode import load_encoder
-from vsplade.encode.meaning import MeaningModel
+from vsplade.encode.meaning.meaning_model import MeaningModel
 from vsplade.errors import InputError
 from vsplade.types import SparseVector, Windows
 

@@ -41,7 +41,7 @@ from research.meaning.prepare import (
     made_queries,
     teacher_tokens,
 )
-from vsplade.encode.wordpiece import WordPiece
+from vsplade.encode.meaning.wordpiece import WordPiece
 
 PART = 65_536
 """Queries of one file."""

@@ -31,13 +31,13 @@ from research.paper.cells import PageCells
 from research.paper.options import AblationOptions
 from research.paper.small import SmallSplade
 from vsplade.cli.common import note
-from vsplade.encode.network import Head, NetworkConfig
+from vsplade.encode.gpu.network import Head, NetworkConfig
 from vsplade.errors import InputError
 from vsplade.evaluate.measures import measure
 from vsplade.train.batches import Plan
-from vsplade.train.config import PaperConfig
 from vsplade.train.losses import Parts, Side, page_losses, text_losses
-from vsplade.train.schedule import flops_share, rate_share
+from vsplade.train.lr_schedule import flops_share, rate_share
+from vsplade.train.training_config import PaperConfig
 
 POINTS = 5
 """Times that a run is measured on the way, the end included."""

@@ -19,11 +19,11 @@ from research.paper.options import AblationOptions
 from research.paper.small import TextInputs, text_inputs
 from research.reader.weights import load_weights
 from vsplade.encode import READER_MODEL
-from vsplade.encode.network import NetworkConfig, Reader
+from vsplade.encode.gpu.network import NetworkConfig, Reader
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.jsonl import read_objects
-from vsplade.train import checkpoint
+from vsplade.train import training_checkpoint
 
 LONGEST_EDGE = 1408
 
@@ -140,26 +140,26 @@ def gather(options: AblationOptions, device: torch.device, say: Callable[[str], 
     # Texts enter with the mean logit of the terms that were read.
     inputs = text_inputs(reader.head, float(tensors["charts.cells.logit"][:-1].mean()))
     tensors |= {"text_inputs.features": inputs.features, "text_inputs.offset": inputs.offset}
-    checkpoint.save(cache, tensors, header)
+    training_checkpoint.save(cache, tensors, header)
     return cache
 
 
 def load_backbone(path: Path | None, device: torch.device) -> Reader:
     """Trunk and head of a reader; what only its own training needs is left out of a checkpoint."""
     if path is None or path.is_dir():
-        from vsplade.encode.found_torch import load_network
+        from vsplade.encode.gpu.detect_torch import load_network
 
         folder = path or READER_MODEL.parent
         return load_network(folder, json.loads((folder / "reader.json").read_text("utf-8"))).to(device)
     tensors, header = load_weights(path)
     reader = Reader(NetworkConfig(**header["network"]))
-    checkpoint.load_model(reader.trunk, tensors, "model.trunk.")
-    checkpoint.load_model(reader.head, tensors, "model.head.")
+    training_checkpoint.load_model(reader.trunk, tensors, "model.trunk.")
+    training_checkpoint.load_model(reader.head, tensors, "model.head.")
     return reader.eval().to(device)
 
 
 def load_material(cache: Path) -> Material:
-    tensors, header = checkpoint.load(cache)
+    tensors, header = training_checkpoint.load(cache)
 
     def ragged(name: str) -> Ragged:
         return Ragged(tensors[f"{name}.terms"], tensors[f"{name}.starts"])

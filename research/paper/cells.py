@@ -23,8 +23,8 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from vsplade.encode.ink import CELL
-from vsplade.encode.network import Reader, cell_features
+from vsplade.encode.gpu.network import Reader, cell_features
+from vsplade.encode.reader.ink_windows import CELL
 
 FLOOR = -3.0
 """Logit of "a word piece is here" under which a cell is not kept."""

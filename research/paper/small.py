@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vsplade.encode.gpu.network import Head
 from vsplade.encode.modernvbert.model import Pooled, QueryTable
 from vsplade.encode.modernvbert.pooling import max_logits, sparse_weights
-from vsplade.encode.network import Head
-from vsplade.train.config import PaperConfig
 from vsplade.train.lora import LoraLinear
+from vsplade.train.training_config import PaperConfig
 
 MARGIN = 4.0
 """Added to log-probabilities: a term weighs something from a probability of e ** -4 on."""

@@ -35,8 +35,8 @@ from research.reader.degrade import degrade
 from research.reader.options import ExportOptions
 from research.reader.probe import BEST, load_reader
 from research.reader.realpages import PagePool, page_jobs, read_pages
-from vsplade.encode.cells import FOLD, fold
-from vsplade.encode.network import Head, Reader, Trunk, fold_norms
+from vsplade.encode.gpu.network import Head, Reader, Trunk, fold_norms
+from vsplade.encode.reader.detect import FOLD, fold
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.encode.weighting import PageWeighting
 from vsplade.errors import InputError

@@ -21,9 +21,9 @@ from research.reader.export import calibration_windows
 from research.reader.options import NarrowOptions
 from research.reader.weights import load_weights
 from vsplade.cli.common import note
-from vsplade.encode.network import Block, NetworkConfig, Reader, Trunk
+from vsplade.encode.gpu.network import Block, NetworkConfig, Reader, Trunk
 from vsplade.errors import InputError
-from vsplade.train import checkpoint
+from vsplade.train import training_checkpoint
 
 BATCH = 8
 PLACES = 3500
@@ -172,11 +172,11 @@ def narrow(options: NarrowOptions, say: Say = print) -> dict[str, Any]:
             f"--inner must be above 0 and below {config.inner}, which the checkpoint has already."
         )
     old = Reader(config).eval()
-    checkpoint.load_model(old, tensors)
+    training_checkpoint.load_model(old, tensors)
     torch.manual_seed(options.seed)
     new = narrowed(old, options.inner, calibration_windows(options.pdfs, options.windows, options.seed), say)
     saved = {f"model.{name}": tensor for name, tensor in new.state_dict().items()}
-    checkpoint.save(options.out, saved, {**header, "network": new.config.to_json()})
+    training_checkpoint.save(options.out, saved, {**header, "network": new.config.to_json()})
     return {"out": str(options.out), "network": new.config.to_json()}
 
 

@@ -21,9 +21,9 @@ from torch.nn import functional
 from research.command import main
 from research.reader.options import ProbeOptions
 from research.reader.weights import load_weights
-from vsplade.encode.ink import CELL
-from vsplade.encode.network import NetworkConfig, Reader, cell_features
-from vsplade.train import checkpoint
+from vsplade.encode.gpu.network import NetworkConfig, Reader, cell_features
+from vsplade.encode.reader.ink_windows import CELL
+from vsplade.train import training_checkpoint
 
 BEST = 4
 """Likeliest terms that are kept of a cell."""
@@ -33,7 +33,7 @@ FLOOR = -2.0  # word logit under which a cell is not kept
 def load_reader(path: Path, device: torch.device) -> Reader:
     tensors, header = load_weights(path)
     model = Reader(NetworkConfig(**header["network"]))
-    checkpoint.load_model(model, tensors)
+    training_checkpoint.load_model(model, tensors)
     return model.eval().to(device)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from research.reader.targets import Targets
-from vsplade.encode.network import CHARACTER_CLASSES, Reader, cell_features
+from vsplade.encode.gpu.network import CHARACTER_CLASSES, Reader, cell_features
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from research.reader.export import calibration_windows
 from research.reader.options import ReviveOptions
 from research.reader.weights import load_weights
 from vsplade.cli.common import note
-from vsplade.encode.network import Head, NetworkConfig, Reader, cell_features
+from vsplade.encode.gpu.network import Head, NetworkConfig, Reader, cell_features
 from vsplade.errors import InputError
-from vsplade.train import checkpoint
+from vsplade.train import training_checkpoint
 
 BATCH = 8
 LEAST_LOGIT = -4.0
@@ -111,12 +111,12 @@ def revive(options: ReviveOptions, say: Say = print) -> dict[str, Any]:
     """Wake the units of a trained reader's head that never fire; training goes on from there."""
     tensors, header = load_weights(options.checkpoint)
     old: Reader = Reader(NetworkConfig(**header["network"])).eval()
-    checkpoint.load_model(old, tensors)
+    training_checkpoint.load_model(old, tensors)
     torch.manual_seed(options.seed)
     windows = calibration_windows(options.pdfs, options.windows, options.seed)
     new = revived(old, options.rank or old.config.rank, windows, say)
     saved = {f"model.{name}": tensor for name, tensor in new.state_dict().items()}
-    checkpoint.save(options.out, saved, {**header, "network": new.config.to_json()})
+    training_checkpoint.save(options.out, saved, {**header, "network": new.config.to_json()})
     return {"out": str(options.out), "network": new.config.to_json()}
 
 

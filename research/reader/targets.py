@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from research.reader.scenes import SIZE
 from research.reader.typeset import Labels
-from vsplade.encode.ink import CELL
+from vsplade.encode.reader.ink_windows import CELL
 
 GRID = SIZE // CELL
 READ = (6.0, 40.0)

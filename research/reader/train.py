@@ -34,10 +34,10 @@ from research.reader.weights import load_weights
 from research.reader.words import WordBank
 from vsplade.cli.common import note
 from vsplade.config import make_options
-from vsplade.encode.network import NetworkConfig, Reader, round_to_8_bits
+from vsplade.encode.gpu.network import NetworkConfig, Reader, round_to_8_bits
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
-from vsplade.train import checkpoint
+from vsplade.train import training_checkpoint
 
 Say = Callable[[str], None]
 COMMON_FACES = (
@@ -165,9 +165,9 @@ class Training:
 
     def restore(self, path: Path, keep_schedule: bool) -> None:
         tensors, header = load_weights(path)
-        checkpoint.load_model(self.model, tensors)
+        training_checkpoint.load_model(self.model, tensors)
         if keep_schedule:
-            if not checkpoint.load_optimizer(self.optimizer, tensors):
+            if not training_checkpoint.load_optimizer(self.optimizer, tensors):
                 raise InputError(f"{path} holds no optimizer state; start from it with --initial instead.")
             self.step, self.spent = header["step"], header["spent"]
 
@@ -190,7 +190,7 @@ class Training:
     def save(self, name: str, with_optimizer: bool = True) -> None:
         tensors = {f"model.{n}": t for n, t in self.model.state_dict().items()}
         if with_optimizer:
-            tensors |= checkpoint.optimizer_tensors(self.optimizer)
+            tensors |= training_checkpoint.optimizer_tensors(self.optimizer)
         header = {
             "step": self.step,
             "spent": self.spent,
@@ -198,7 +198,7 @@ class Training:
             "vocabulary": Tokenizer.load().fingerprint,
             "training": asdict(self.config),
         }
-        checkpoint.save(self.out / name, tensors, header)
+        training_checkpoint.save(self.out / name, tensors, header)
 
     def run(self, supply: Supply, until: float = math.inf, say: Say = print) -> None:
         """Train until the schedule ends or the clock reads ``until``."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
-from vsplade.train.checkpoint import load
+from vsplade.train.training_checkpoint import load
 
 
 def load_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

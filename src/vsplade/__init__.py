@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vsplade.encode import load_encoder
     from vsplade.errors import VspladeError
-    from vsplade.index import Index, IndexWriter
     from vsplade.ingest import index_paths
+    from vsplade.search.index import Index
+    from vsplade.store.writer import IndexWriter
     from vsplade.types import Box, Encoder, Hit, Page, SparseVector, TermMatch
 
     __version__: str
@@ -22,8 +23,8 @@ _HOME = {
     "Box": "vsplade.types",
     "Encoder": "vsplade.types",
     "Hit": "vsplade.types",
-    "Index": "vsplade.index",
-    "IndexWriter": "vsplade.index",
+    "Index": "vsplade.search.index",
+    "IndexWriter": "vsplade.store.writer",
     "Page": "vsplade.types",
     "SparseVector": "vsplade.types",
     "TermMatch": "vsplade.types",

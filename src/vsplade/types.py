@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from PIL import Image
 
-    from vsplade.results.marks import Mark
+    from vsplade.search.marks import Mark
 
 Json = str | int | float | bool | None
 Metadata = Mapping[str, Any]
@@ -328,7 +328,7 @@ class Hit:
 
     def image(self, longest_edge: int = 1600, *, marked: bool = False) -> Image.Image:
         """The page, rendered from its file now; ``marked`` with the query's words as by a highlighter."""
-        from vsplade.results.sight import hit_image
+        from vsplade.search.page_view import hit_image
 
         return hit_image(self, longest_edge, marked)
 
@@ -337,12 +337,12 @@ class Hit:
 
         From the file's text layer, or read from the pixels where there is none.
         """
-        from vsplade.results.sight import look_at
+        from vsplade.search.page_view import look_at
 
         return list(look_at(self).marks)
 
     def snippet(self, words: int = 28) -> str:
         """The words around the place where most of the query stands together."""
-        from vsplade.results.sight import look_at
+        from vsplade.search.page_view import look_at
 
         return look_at(self).snippet(words).text

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from vsplade.encode.boxes import box_on_ink
+from vsplade.encode.reader.boxes import box_on_ink
 from vsplade.types import Box
 
 SIZE = (900, 300)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 
-from vsplade.encode.ink import (
+from vsplade.encode.reader.ink_windows import (
     BLOCK,
     CELL,
     MARGIN_ACROSS,

@@ -14,8 +14,8 @@ from tests.pages.samples import assemble, drawing
 
 from vsplade.cli import run
 from vsplade.encode import load_encoder
-from vsplade.encode.legible import LEGIBLE, is_text_legible, legibility
-from vsplade.encode.reader import ReaderEncoder
+from vsplade.encode.legibility import LEGIBLE, is_text_legible, legibility
+from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.ingest import index_paths
 from vsplade.types import Page, PageVector

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from vsplade.encode import load_encoder
-from vsplade.encode.meaning import MOST_WINDOWS, WINDOW, MeaningModel, page_windows, rounded
-from vsplade.encode.wordpiece import WordPiece, words
-from vsplade.index import Index, IndexWriter
+from vsplade.encode.meaning.meaning_model import MOST_WINDOWS, WINDOW, MeaningModel, page_windows, rounded
+from vsplade.encode.meaning.wordpiece import WordPiece, words
+from vsplade.search.index import Index
+from vsplade.store.writer import IndexWriter
 from vsplade.types import Windows
 
 PAGES = {

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 
 from vsplade.encode import load_encoder
-from vsplade.encode.cells import Cells
-from vsplade.encode.checks import CHECK
-from vsplade.encode.neighbours import PAIRS, Neighbours, hashed
-from vsplade.encode.reader import ReaderEncoder
+from vsplade.encode.hash_bits import CHECK
+from vsplade.encode.reader.bigrams import PAIRS, Neighbours, hashed
+from vsplade.encode.reader.detect import Cells
+from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.types import Page, SparseVector, shown
 

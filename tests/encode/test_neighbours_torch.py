@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from vsplade.encode import neighbours as on_host  # noqa: E402
-from vsplade.encode.cells import Cells  # noqa: E402
-from vsplade.encode.checks import CHECK  # noqa: E402
-from vsplade.encode.neighbours import PAIRS, Neighbours, Pairs  # noqa: E402
-from vsplade.encode.neighbours_torch import NeighboursOnDevice, Standing, hashed, hashed_triple  # noqa: E402
+from vsplade.encode.gpu.bigrams_torch import NeighboursOnDevice, Standing, hashed, hashed_triple  # noqa: E402
+from vsplade.encode.gpu.pipeline import finish  # noqa: E402
+from vsplade.encode.hash_bits import CHECK  # noqa: E402
+from vsplade.encode.reader import bigrams as on_host  # noqa: E402
+from vsplade.encode.reader.bigrams import PAIRS, Neighbours, Pairs  # noqa: E402
+from vsplade.encode.reader.detect import Cells  # noqa: E402
 from vsplade.encode.tokenizer import Tokenizer  # noqa: E402
-from vsplade.encode.turns import finish  # noqa: E402
 
 TOKENIZER = Tokenizer.load()
 HEAVY = np.random.default_rng(0).random(len(TOKENIZER)) < 0.8

@@ -6,8 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the network needs torch: pip install 'vsplade[train]'")
 
-from vsplade.encode.ink import CELL
-from vsplade.encode.network import (
+from vsplade.encode.gpu.network import (
     CHARACTER_CLASSES,
     NetworkConfig,
     Reader,
@@ -15,6 +14,7 @@ from vsplade.encode.network import (
     cell_features,
     round_to_8_bits,
 )
+from vsplade.encode.reader.ink_windows import CELL
 from vsplade.encode.tokenizer import Tokenizer
 
 SMALL = NetworkConfig(vocabulary=300, fine=8, middle=16, coarse=24, hidden=16, rank=8, coarse_blocks=1)

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from vsplade.encode.onnx_weights import initializers, unpacked
-from vsplade.encode.reader import MODEL
+from vsplade.encode.gpu.onnx_weights import initializers, unpacked
+from vsplade.encode.reader.reader import MODEL
 from vsplade.errors import InputError
 
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from vsplade.encode import cells, ink, load_encoder
-from vsplade.encode.cells import type_size
-from vsplade.encode.ink import CELL
-from vsplade.encode.reader import MODEL, ReaderEncoder, ReaderOptions
+from vsplade.encode import load_encoder
+from vsplade.encode.reader.detect import type_size
+from vsplade.encode.reader.ink_windows import CELL
+from vsplade.encode.reader.reader import MODEL, ReaderEncoder, ReaderOptions, detect, ink_windows
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.types import Page
@@ -96,18 +96,20 @@ def test_what_was_read_on_the_page_is_blank_on_its_copies(
     image = sheet(WORDS, 16, width=1000, height=800)
     image.paste(sheet("lighthouse", 60, width=500, height=150), (400, 500))
     seen: dict[int, float] = {}  # width of the copy -> share of it that was looked at
-    windows = ink.windows
+    windows = ink_windows.windows
 
-    def watched(grey: np.ndarray, known: np.ndarray | None = None) -> tuple[list[ink.Rectangle], np.ndarray]:
+    def watched(
+        grey: np.ndarray, known: np.ndarray | None = None
+    ) -> tuple[list[ink_windows.Rectangle], np.ndarray]:
         shown, owner = windows(grey, known)
         area = sum((bottom - top) * (right - left) for top, left, bottom, right in shown)
         seen[grey.shape[1]] = area * CELL**2 / grey.size
         return shown, owner
 
-    monkeypatch.setattr(ink, "windows", watched)
+    monkeypatch.setattr(ink_windows, "windows", watched)
     (vector,) = reader.encode_pages([page(image)])
     less = dict(seen)
-    monkeypatch.setattr(cells.CellReader, "_known", lambda *_: None)
+    monkeypatch.setattr(detect.CellReader, "_known", lambda *_: None)
     (again,) = reader.encode_pages([page(image)])
     large, *small = sorted(seen, reverse=True)
     assert less[large] == seen[large]
@@ -157,7 +159,7 @@ def form() -> tuple[Image.Image, dict[str, tuple[int, int]]]:
 
 def test_words_of_every_window_stand_where_they_are_on_the_page(reader: ReaderEncoder) -> None:
     image, middles = form()
-    shown, _ = ink.windows(np.asarray(image))
+    shown, _ = ink_windows.windows(np.asarray(image))
     assert len(shown) >= len(middles)
     cells = reader.cells.name([reader.cells.find_words(image)])
     for word, middle in middles.items():
@@ -172,7 +174,7 @@ def test_windows_are_read_as_the_whole_page_is(
 ) -> None:
     image = sheet(WORDS, size, height=600)
     (cut,) = reader.encode_pages([page(image)])
-    monkeypatch.setattr(ink, "windows", whole_page)
+    monkeypatch.setattr(ink_windows, "windows", whole_page)
     (whole,) = reader.encode_pages([page(image)])
     vectors = np.zeros((2, len(reader.vocabulary)), np.float32)
     vectors[0, cut.terms], vectors[1, whole.terms] = cut.weights, whole.weights
@@ -180,7 +182,7 @@ def test_windows_are_read_as_the_whole_page_is(
     assert 0.97 <= cosine < 1  # other surroundings, other rounding
 
 
-def whole_page(grey: np.ndarray, known: object = None) -> tuple[list[ink.Rectangle], np.ndarray]:
+def whole_page(grey: np.ndarray, known: object = None) -> tuple[list[ink_windows.Rectangle], np.ndarray]:
     rows, columns = grey.shape[0] // CELL, grey.shape[1] // CELL
     return [(0, 0, rows, columns)], np.zeros((rows, columns), np.int32)
 

@@ -16,8 +16,8 @@ from PIL import Image
 from test_reader import WORDS, page, sheet
 
 from vsplade.encode import load_encoder
-from vsplade.encode.onnx_weights import initializers
-from vsplade.encode.reader import MODEL
+from vsplade.encode.gpu.onnx_weights import initializers
+from vsplade.encode.reader.reader import MODEL
 from vsplade.errors import InputError, ModelMismatchError
 from vsplade.types import Page, SparseVector
 
@@ -49,8 +49,8 @@ def test_about_the_same_vectors_but_another_fingerprint() -> None:
 
 
 def test_an_index_that_torch_has_filled_is_searched_without_it(tmp_path: Path) -> None:
-    from vsplade.index import Index
     from vsplade.ingest import index_paths
+    from vsplade.search.index import Index
 
     sheet("harbour lighthouse", 18, 250, 100).save(tmp_path / "one.png")
     index_paths([tmp_path / "one.png"], tmp_path / "index", encoder="reader:device=cpu:0")
@@ -58,7 +58,7 @@ def test_an_index_that_torch_has_filled_is_searched_without_it(tmp_path: Path) -
     script = """
 import sys
 sys.modules["torch"] = None  # as if it were not installed
-from vsplade.index import Index
+from vsplade.search.index import Index
 index = Index.open(sys.argv[1])
 assert [hit.id for hit in index.search("lighthouse")] == ["one"]
 from vsplade.errors import MissingExtraError
@@ -94,10 +94,10 @@ def test_no_gpu_is_explained() -> None:
 
 def test_order_is_kept_over_batches_of_other_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch waits for pages of its own shape, but no vector overtakes another."""
-    from vsplade.encode import batching, reader_torch
+    from vsplade.encode.gpu import batch_queue, gpu_reader
 
-    monkeypatch.setattr(reader_torch, "BATCHES", ((0, 2),))
-    monkeypatch.setattr(batching, "MOST_WAITING", 1.5)
+    monkeypatch.setattr(gpu_reader, "BATCHES", ((0, 2),))
+    monkeypatch.setattr(batch_queue, "MOST_WAITING", 1.5)
     words = ["harbour", "mountain", "winter", "garden", "letter", "bridge", "silver"]
     sizes = [(250, 100), (180, 150), (250, 100), (250, 100), (180, 150), (250, 100), (400, 90)]
     encoder = load_encoder("reader:device=cpu:0")
@@ -124,7 +124,7 @@ def squares(image: Image.Image) -> tuple[int, int]:
 def test_rare_shapes_share_a_batch() -> None:
     from concurrent.futures import Future
 
-    from vsplade.encode.batching import PageQueue
+    from vsplade.encode.gpu.batch_queue import PageQueue
 
     sent: list[list[int]] = []
 
@@ -149,7 +149,7 @@ def test_rare_shapes_share_a_batch() -> None:
 def test_a_long_strip_does_not_share_a_batch_with_a_tall_one() -> None:
     from concurrent.futures import Future
 
-    from vsplade.encode.batching import PageQueue
+    from vsplade.encode.gpu.batch_queue import PageQueue
 
     sent: list[list[tuple[int, int]]] = []
 
@@ -178,7 +178,7 @@ def test_places_are_those_of_the_words() -> None:
 
 
 def test_the_size_of_type_is_told_if_the_model_has_it() -> None:
-    from vsplade.encode.reader_torch import TorchReaderEncoder
+    from vsplade.encode.gpu.gpu_reader import TorchReaderEncoder
 
     encoder = load_encoder("reader:device=cpu:0")
     assert isinstance(encoder, TorchReaderEncoder)
@@ -192,7 +192,7 @@ def test_the_size_of_type_is_told_if_the_model_has_it() -> None:
 
 
 def test_best_terms_are_an_exact_top_k() -> None:
-    from vsplade.encode.found_torch import best_terms
+    from vsplade.encode.gpu.detect_torch import best_terms
 
     logits = torch.randn(50, 28 * 512, generator=torch.Generator().manual_seed(0)) * 3
     logits[0, 7::512][:4] = 30  # all in one group
@@ -207,8 +207,8 @@ def test_best_terms_are_an_exact_top_k() -> None:
 @pytest.mark.parametrize("own_kind", [False, True])
 @pytest.mark.parametrize(("stem", "inner"), [(0, 1.0), (8, 1.0), (8, 0.5)])
 def test_fused_network_is_the_same_function(stem: int, inner: float, own_kind: bool) -> None:
-    from vsplade.encode.fused import convolve_add_relu, convolve_relu, fuse
-    from vsplade.encode.network import NetworkConfig, Reader, fold_norms
+    from vsplade.encode.gpu.fuse_convs import convolve_add_relu, convolve_relu, fuse
+    from vsplade.encode.gpu.network import NetworkConfig, Reader, fold_norms
 
     class Convolution(torch.nn.Conv2d):  # type: ignore[misc, name-defined]
         """As training may put in the place of torch's."""
@@ -241,7 +241,7 @@ def test_kernel_of_the_best_terms() -> None:
     """In triton's interpreter, which must be chosen before triton is imported."""
     script = """
 import torch
-from vsplade.encode.reader_kernels import best_terms, fits
+from vsplade.encode.gpu.reader_kernels import best_terms, fits
 generator = torch.Generator().manual_seed(0)
 for rows, terms, best in ((3, 30_720, 4), (2, 2048, 2), (0, 2048, 4)):
     assert fits(terms, best)
@@ -260,7 +260,7 @@ assert not fits(1000, 4) and not fits(1024, 3)
 
 
 def test_places_of_a_mask_without_waiting() -> None:
-    from vsplade.encode.on_device import rows_of
+    from vsplade.encode.gpu.transfers import rows_of
 
     mask = torch.tensor([False, True, True, False, True])
     assert rows_of(mask, 3).tolist() == [1, 2, 4]
@@ -271,9 +271,9 @@ def test_places_of_a_mask_without_waiting() -> None:
 
 def test_tiny_type_is_told_as_on_the_cpu() -> None:
     """Half of the weight below a bound, and the weighted median below it, are the same thing."""
-    from vsplade.encode.cells import type_size
-    from vsplade.encode.found_torch import Found
-    from vsplade.encode.reader_torch import TorchReaderEncoder
+    from vsplade.encode.gpu.detect_torch import Found
+    from vsplade.encode.gpu.gpu_reader import TorchReaderEncoder
+    from vsplade.encode.reader.detect import type_size
 
     encoder = load_encoder("reader:device=cpu:0")
     assert isinstance(encoder, TorchReaderEncoder)
@@ -292,7 +292,7 @@ def test_an_error_in_a_batch_is_raised_and_the_threads_end(monkeypatch: pytest.M
     import gc
     import threading
 
-    from vsplade.encode.reader_torch import TorchReaderEncoder
+    from vsplade.encode.gpu.gpu_reader import TorchReaderEncoder
 
     before = threading.active_count()
     encoder = load_encoder("reader:device=cpu:0")
@@ -315,7 +315,7 @@ def test_an_error_in_a_batch_is_raised_and_the_threads_end(monkeypatch: pytest.M
 
 def test_any_number_of_pages_is_read_larger_in_one_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their number differs from batch to batch, and a GPU needs time for each new shape."""
-    from vsplade.encode.reader_torch import TorchReaderEncoder
+    from vsplade.encode.gpu.gpu_reader import TorchReaderEncoder
 
     encoder = load_encoder("reader:device=cpu:0")
     assert isinstance(encoder, TorchReaderEncoder)

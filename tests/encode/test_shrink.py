@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw
 
 torch = pytest.importorskip("torch")
 
-from vsplade.encode.shrink import shrink  # noqa: E402
+from vsplade.encode.gpu.resize_torch import shrink  # noqa: E402
 from vsplade.pages import fit  # noqa: E402
 from vsplade.pages.resize import fit_size  # noqa: E402
 
@@ -57,7 +57,7 @@ def test_kernel_makes_the_same_filter() -> None:
     script = """
 import torch
 from vsplade.encode import shrink
-from vsplade.encode.on_device import on
+from vsplade.encode.gpu.transfers import on
 device = torch.device("cpu")
 for kind, tolerance in ((torch.float32, 1e-6), (torch.float16, 1e-3)):
     like = torch.zeros(1, dtype=kind)

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from vsplade.encode.turns import HOST_ONLY, Steps, Turns, finish
+from vsplade.encode.gpu.pipeline import HOST_ONLY, Steps, Turns, finish
 
 
 class Event:

@@ -11,8 +11,16 @@ from PIL import Image, ImageDraw, ImageFont
 from test_reader import PROSE, WORDS, page, share_read, sheet
 
 from vsplade.encode import load_encoder
-from vsplade.encode.reader import ReaderEncoder, ReaderOptions
-from vsplade.encode.upright import AS_IT_IS, TOLERATED, Pose, Reading, find_pose, is_askew, line_skew
+from vsplade.encode.reader.orientation import (
+    AS_IT_IS,
+    TOLERATED,
+    Pose,
+    Reading,
+    find_pose,
+    is_askew,
+    line_skew,
+)
+from vsplade.encode.reader.reader import ReaderEncoder, ReaderOptions
 from vsplade.types import Box, SparseVector
 
 TURNS = {1: Image.Transpose.ROTATE_270, 2: Image.Transpose.ROTATE_180, 3: Image.Transpose.ROTATE_90}
@@ -150,8 +158,8 @@ def test_a_box_turned_back_four_times_is_the_same() -> None:
 
 
 def test_a_mixed_folder_is_found_whichever_way_its_pages_lie(tmp_path: Path) -> None:
-    from vsplade.index import Index
     from vsplade.ingest import index_paths
+    from vsplade.search.index import Index
 
     words = ["volcano", "mountain", "telephone", "orchestra", "bicycle"]
     folder = tmp_path / "scans"

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from vsplade.encode import load_encoder
-from vsplade.encode.checks import CHECK, MASK, split, stamped
-from vsplade.encode.neighbours import Neighbours
-from vsplade.encode.reader import ReaderEncoder
+from vsplade.encode.hash_bits import CHECK, MASK, split, stamped
+from vsplade.encode.reader.bigrams import Neighbours
+from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.encode.text import TextEncoder
 from vsplade.encode.tokenizer import Tokenizer, normalise
 from vsplade.encode.units import grouped, readings, ungrouped, units
-from vsplade.results.explain import explain
+from vsplade.search.explain import explain
 from vsplade.types import Evidence, QueryWord, SparseVector
 
 WORDS = "turbine toxicology xyzzyq harbour H-6927 A12B34 4,077,010.89 25/12/2018 2010–2015 lighthouse zqvx"

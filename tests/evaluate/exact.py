@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.evaluate.vectors import PageVectors
+from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.types import SparseVector
 
 

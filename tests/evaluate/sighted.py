@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from vsplade.encode.paired import PairedEncoder
 from vsplade.encode.text import TextEncoder
 from vsplade.encode.tokenizer import Tokenizer
+from vsplade.encode.with_text import PairedEncoder
 from vsplade.types import Page, SparseVector, TermStatistics, Vocabulary
 
 

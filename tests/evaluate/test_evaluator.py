@@ -22,7 +22,7 @@ from vsplade.evaluate import (
     load_dataset,
     read_page_texts,
 )
-from vsplade.evaluate.report import to_html, to_markdown, write_report
+from vsplade.evaluate.eval_report import to_html, to_markdown, write_report
 from vsplade.types import Page, SparseVector, TermStatistics
 
 from .conftest import TEXTS

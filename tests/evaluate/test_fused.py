@@ -7,12 +7,13 @@ import pytest
 from PIL import Image
 
 from vsplade.encode import load_encoder
-from vsplade.encode.paired import PairedEncoder
 from vsplade.encode.text import WHOLE, TextEncoder
 from vsplade.encode.tokenizer import Tokenizer
+from vsplade.encode.with_text import PairedEncoder
 from vsplade.errors import InputError
-from vsplade.index import Index, IndexWriter
-from vsplade.results.fused import fused_search, text_layer, whole
+from vsplade.search.fused_search import fused_search, text_layer, whole
+from vsplade.search.index import Index
+from vsplade.store.writer import IndexWriter
 from vsplade.types import Page, SparseVector, shown
 
 from .sighted import Sighted, paired

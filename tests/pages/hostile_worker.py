@@ -7,17 +7,17 @@ import sys
 import time
 from pathlib import Path
 
-from vsplade.pages import worker
-from vsplade.pages.content import PageContent
+from vsplade.pages import render_worker
 from vsplade.pages.limits import Limits
+from vsplade.pages.pixels import PageContent
 
-real_open = worker.open_file
+real_open = render_worker.open_file
 
 
 class Trap:
     """Passes everything on, but dies at the second page."""
 
-    def __init__(self, file: worker.OpenFile) -> None:
+    def __init__(self, file: render_worker.OpenFile) -> None:
         self._file = file
         self.pages = file.pages
 
@@ -35,7 +35,7 @@ class EveryPageTrap(Trap):
         os.abort()
 
 
-def open_file(path: str, limits: Limits) -> worker.OpenFile:
+def open_file(path: str, limits: Limits) -> render_worker.OpenFile:
     name = Path(path).name
     if "abort" in name:
         os.abort()
@@ -56,7 +56,7 @@ def open_file(path: str, limits: Limits) -> worker.OpenFile:
     return real_open(path, limits)
 
 
-worker.open_file = open_file
+render_worker.open_file = open_file
 
 if __name__ == "__main__":
     if "--broken" in sys.argv:
@@ -66,4 +66,4 @@ if __name__ == "__main__":
         starts.write_text(starts.read_text() + "x" if starts.exists() else "x")
         if len(starts.read_text()) < 3:
             sys.exit("not yet")
-    worker.main()
+    render_worker.main()

@@ -12,9 +12,9 @@ from PIL import Image, ImageOps
 from pages.samples import drawing, png_header_only
 from vsplade.errors import PageError
 from vsplade.pages import webp
-from vsplade.pages.content import PageContent
 from vsplade.pages.limits import Limits
 from vsplade.pages.picture import PictureFile, thumbnail_jpeg, to_grey_or_rgb
+from vsplade.pages.pixels import PageContent
 from vsplade.pages.resize import fit, fit_size
 
 

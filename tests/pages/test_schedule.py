@@ -15,7 +15,7 @@ import pytest
 from vsplade.pages.discover import FileProblem
 from vsplade.pages.naming import SourceFile
 from vsplade.pages.render import NO_PIXELS
-from vsplade.pages.schedule import MAX_STRIKES, Chunk, RenderedPage, Schedule
+from vsplade.pages.render_queue import MAX_STRIKES, Chunk, RenderedPage, Schedule
 from vsplade.types import Page
 
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from vsplade.pages import RenderedPage, grey_levels, name_files, render
-from vsplade.pages.shared import SharedSlots
+from vsplade.pages.shared_memory import SharedSlots
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared on Linux only")
 
@@ -46,7 +46,7 @@ def test_pages_that_are_held_stay_what_they_are(
 ) -> None:
     """More pages than there are slots: the rest comes through the pipe, and none is overwritten."""
     if not available:
-        monkeypatch.setattr(sys.modules["vsplade.pages.shared"].os, "memfd_create", _refuse)
+        monkeypatch.setattr(sys.modules["vsplade.pages.shared_memory"].os, "memfd_create", _refuse)
     paths = make_pages(tmp_path, 40)
     held = [
         result.page.image for result in render(name_files(paths), 60, grey=True, workers=2) if page(result)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vsplade.pages.wire import read_frame, write_frame
+from vsplade.pages.protocol import read_frame, write_frame
 
 BUFFER = 1 << 14
 

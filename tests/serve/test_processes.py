@@ -102,7 +102,7 @@ def test_keys_are_not_on_any_command_line_and_not_in_the_log(program: Begin) -> 
 @linux
 def test_workers_share_the_load_and_see_new_commits(program: Begin, tmp_path: Path) -> None:
     server = program("--workers", "2").ready()
-    assert len(children(server, "vsplade.serve.worker")) == 2
+    assert len(children(server, "vsplade.serve.web_worker")) == 2
     new = tmp_path / "lighthouse.pdf"
     shutil.copy(EXAMPLES / "slides.pdf", new)
     index_paths([new], tmp_path / "pages.vsplade", metadata={"kind": "new"})  # by the command line's own way
@@ -136,7 +136,7 @@ def test_a_killed_worker_costs_the_requests_in_flight_only(program: Begin) -> No
         thread.start()
     time.sleep(1)
     for _ in range(2):
-        victim = children(server, "vsplade.serve.worker")[0]
+        victim = children(server, "vsplade.serve.web_worker")[0]
         os.kill(victim, signal.SIGKILL)
         time.sleep(4)
     stop.set()
@@ -144,7 +144,7 @@ def test_a_killed_worker_costs_the_requests_in_flight_only(program: Begin) -> No
         thread.join()
     assert done > 20
     assert len(failed) <= 2 * len(threads)  # one in flight on each connection, twice
-    assert len(children(server, "vsplade.serve.worker")) == 2
+    assert len(children(server, "vsplade.serve.web_worker")) == 2
 
 
 @linux
@@ -169,7 +169,7 @@ def test_the_end_is_clean(program: Begin, tmp_path: Path) -> None:
     httpx.put(
         server.url + "v1/documents/mill.pdf", content=(EXAMPLES / "report.pdf").read_bytes(), timeout=60
     )
-    processes = children(server, "vsplade.serve.worker") + children(server, "vsplade.serve.indexer")
+    processes = children(server, "vsplade.serve.web_worker") + children(server, "vsplade.serve.indexer")
     assert len(processes) == 3
     assert server.end() == 0
     assert not [pid for pid in processes if Path(f"/proc/{pid}").exists()]
@@ -184,7 +184,7 @@ def test_the_end_is_clean(program: Begin, tmp_path: Path) -> None:
 @linux
 def test_nothing_is_left_when_the_server_is_killed(program: Begin) -> None:
     server = program().ready()
-    processes = children(server, "vsplade.serve.worker") + children(server, "vsplade.serve.indexer")
+    processes = children(server, "vsplade.serve.web_worker") + children(server, "vsplade.serve.indexer")
     server.process.kill()
     until = time.monotonic() + 30
     while [pid for pid in processes if Path(f"/proc/{pid}").exists()]:
@@ -209,7 +209,7 @@ def test_search_add_and_delete_together(program: Begin, tmp_path: Path) -> None:
 
     def memory() -> int:
         total = 0
-        for pid in children(server, "vsplade.serve.worker"):
+        for pid in children(server, "vsplade.serve.web_worker"):
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
             total += sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
         return total

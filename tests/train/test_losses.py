@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch")
 
 from vsplade.errors import InputError
 from vsplade.train import losses
-from vsplade.train.config import PaperConfig, load_config
 from vsplade.train.losses import Side
-from vsplade.train.schedule import flops_share, rate_share
+from vsplade.train.lr_schedule import flops_share, rate_share
+from vsplade.train.training_config import PaperConfig, load_config
 
 
 def tensor(rows: object, grad: bool = False) -> torch.Tensor:

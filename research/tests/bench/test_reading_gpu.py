@@ -15,8 +15,8 @@ torch = pytest.importorskip("torch")
 
 from research.bench import reading_gpu
 from vsplade.encode import load_encoder
-from vsplade.encode.network import NetworkConfig, Reader, fold_norms
-from vsplade.encode.reader_torch import TorchReaderEncoder
+from vsplade.encode.gpu.gpu_reader import TorchReaderEncoder
+from vsplade.encode.gpu.network import NetworkConfig, Reader, fold_norms
 
 
 @pytest.fixture

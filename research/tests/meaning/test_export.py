@@ -19,8 +19,8 @@ from research.meaning.centroids import k_means
 from research.meaning.export import export, page_graph
 from research.meaning.model import HIDDEN, Bert, mean, page_encoder
 from research.meaning.options import ExportOptions, TeachOptions
-from vsplade.encode.meaning import MeaningModel
-from vsplade.encode.wordpiece import WordPiece
+from vsplade.encode.meaning.meaning_model import MeaningModel
+from vsplade.encode.meaning.wordpiece import WordPiece
 
 SPECIAL = ["[PAD]", *(f"[unused{n}]" for n in range(99)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 VOCABULARY = [*SPECIAL, *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz")]

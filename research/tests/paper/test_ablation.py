@@ -17,11 +17,11 @@ from research.paper import ablation, ablation_data
 from research.paper.cells import PageCells, read_pages
 from research.paper.options import AblationOptions
 from research.paper.small import SmallSplade, TextInputs, text_inputs
-from vsplade.encode.network import Head, NetworkConfig, Reader
+from vsplade.encode.gpu.network import Head, NetworkConfig, Reader
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
-from vsplade.train import checkpoint
-from vsplade.train.config import PaperConfig
+from vsplade.train import training_checkpoint
+from vsplade.train.training_config import PaperConfig
 
 CPU = torch.device("cpu")
 WORDS = ("revenue", "profit", "water", "energy", "people", "total")
@@ -36,7 +36,9 @@ def write_reader(path: Path) -> Path:
         reader.head.vocabulary.weight.mul_(30.0)  # sure enough of some terms for them to weigh something
         reader.head.narrow.weight.mul_(20.0)
     tensors = {f"model.{name}": tensor for name, tensor in reader.state_dict().items()}
-    checkpoint.save(path, tensors, {"network": config.to_json(), "vocabulary": Tokenizer.load().fingerprint})
+    training_checkpoint.save(
+        path, tensors, {"network": config.to_json(), "vocabulary": Tokenizer.load().fingerprint}
+    )
     return path
 
 

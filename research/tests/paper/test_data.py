@@ -23,9 +23,9 @@ from research.paper.data import (
 )
 from vsplade.errors import InputError
 from vsplade.train.batches import Loader, Plan
-from vsplade.train.config import PaperConfig
 from vsplade.train.pairs import FolderPairs, shuffled
 from vsplade.train.pdfs import PdfOptions, pick_queries, prepare_pdfs
+from vsplade.train.training_config import PaperConfig
 
 from .conftest import WORDS, picture
 

@@ -27,9 +27,9 @@ from vsplade.encode import load_encoder
 from vsplade.encode.modernvbert import checkpoint
 from vsplade.errors import InputError
 from vsplade.train import lora
-from vsplade.train.config import PaperConfig
 from vsplade.train.loop import LAST, Run, Trainer, TrainingError, train
 from vsplade.train.pairs import ImagePair
+from vsplade.train.training_config import PaperConfig
 
 from .conftest import WORDS, picture
 
@@ -242,7 +242,7 @@ import json, sys, torch
 from pathlib import Path
 from safetensors.torch import save_file
 from research.tests.paper.conftest import WORDS, picture
-from vsplade.train.config import PaperConfig
+from vsplade.train.training_config import PaperConfig
 from research.paper.data import ColpaliPairs, RlhnPairs, picture_id
 from vsplade.train.distributed import joined
 from vsplade.train.loop import Run, Trainer

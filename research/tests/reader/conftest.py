@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from research.reader.synthesis import Synthesis
     from research.reader.typeset import Typesetter
     from research.reader.words import WordBank
-    from vsplade.encode.network import NetworkConfig
+    from vsplade.encode.gpu.network import NetworkConfig
 
 SENTENCE = "The annual report shows revenue growth of the company in every region and market"
 PROSE = SENTENCE.split()
@@ -78,7 +78,7 @@ def synthesis(typesetter: Typesetter) -> Synthesis:
 
 @pytest.fixture
 def tiny() -> NetworkConfig:
-    from vsplade.encode.network import NetworkConfig
+    from vsplade.encode.gpu.network import NetworkConfig
 
     return NetworkConfig(
         fine=12,

@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch", reason="training needs torch: pip install '
 pytest.importorskip("safetensors", reason="checkpoints need safetensors: pip install 'vsplade[train]'")
 
 from research.reader.weights import load_weights
-from vsplade.encode.network import NetworkConfig, Reader
+from vsplade.encode.gpu.network import NetworkConfig, Reader
 from vsplade.errors import InputError
-from vsplade.train import checkpoint
+from vsplade.train import training_checkpoint
 
 
 def test_round_trip(tmp_path: Path, tiny: NetworkConfig) -> None:
@@ -21,11 +21,11 @@ def test_round_trip(tmp_path: Path, tiny: NetworkConfig) -> None:
     model = Reader(tiny)
     path = tmp_path / "a.safetensors"
     header = {"step": 3, "network": tiny.to_json(), "spent": 1.25}
-    checkpoint.save(path, {f"model.{n}": t for n, t in model.state_dict().items()}, header)
-    tensors, read = checkpoint.load(path)
+    training_checkpoint.save(path, {f"model.{n}": t for n, t in model.state_dict().items()}, header)
+    tensors, read = training_checkpoint.load(path)
     assert read == header
     other = Reader(tiny)
-    checkpoint.load_model(other, tensors)
+    training_checkpoint.load_model(other, tensors)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
     assert list(tmp_path.iterdir()) == [path]
 
@@ -39,7 +39,7 @@ def test_a_missing_an_extra_and_a_misshapen_tensor_are_named(tiny: NetworkConfig
     before = model.trunk.to_fine[0].weight.clone()
     state["model.trunk.to_fine.0.weight"] = before + 1
     with pytest.raises(InputError) as caught:
-        checkpoint.load_model(model, state)
+        training_checkpoint.load_model(model, state)
     for name in ("head.narrow.bias", "head.extra", "trunk.word.bias"):
         assert name in str(caught.value)
     assert torch.equal(model.trunk.to_fine[0].weight, before), "nothing is loaded when something is wrong"
@@ -47,21 +47,21 @@ def test_a_missing_an_extra_and_a_misshapen_tensor_are_named(tiny: NetworkConfig
 
 def test_a_missing_file_is_explained(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no checkpoint"):
-        checkpoint.load(tmp_path / "none.safetensors")
+        training_checkpoint.load(tmp_path / "none.safetensors")
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.safetensors"
-    checkpoint.save(path, {"model.x": torch.ones(2)}, {"step": 1})
+    training_checkpoint.save(path, {"model.x": torch.ones(2)}, {"step": 1})
 
     def fails(tensors: Any, target: Path, metadata: Any) -> None:
         Path(target).write_bytes(b"half")
         raise OSError("no space left")
 
-    monkeypatch.setattr(checkpoint, "save_file", fails)
+    monkeypatch.setattr(training_checkpoint, "save_file", fails)
     with pytest.raises(OSError, match="no space"):
-        checkpoint.save(path, {"model.x": torch.zeros(2)}, {"step": 2})
-    tensors, header = checkpoint.load(path)
+        training_checkpoint.save(path, {"model.x": torch.zeros(2)}, {"step": 2})
+    tensors, header = training_checkpoint.load(path)
     assert header["step"] == 1
     assert tensors["model.x"].tolist() == [1, 1]
 
@@ -77,9 +77,9 @@ def test_optimizer_state_comes_back_in_the_memory_format_of_the_weights() -> Non
     torch.manual_seed(0)
     model = torch.nn.Conv2d(4, 6, 3).to(memory_format=torch.channels_last)
     optimizer = stepped(model)
-    tensors = {n: t.contiguous() for n, t in checkpoint.optimizer_tensors(optimizer).items()}
+    tensors = {n: t.contiguous() for n, t in training_checkpoint.optimizer_tensors(optimizer).items()}
     fresh = torch.optim.AdamW(model.parameters(), lr=0.1)
-    assert checkpoint.load_optimizer(fresh, tensors)
+    assert training_checkpoint.load_optimizer(fresh, tensors)
     state = fresh.state[model.weight]
     assert state["exp_avg"].stride() == model.weight.stride()
     assert torch.equal(state["exp_avg"], optimizer.state[model.weight]["exp_avg"])
@@ -88,19 +88,21 @@ def test_optimizer_state_comes_back_in_the_memory_format_of_the_weights() -> Non
 
 def test_a_shipped_model_has_no_optimizer_state() -> None:
     model = torch.nn.Linear(2, 2)
-    assert not checkpoint.load_optimizer(
+    assert not training_checkpoint.load_optimizer(
         torch.optim.AdamW(model.parameters()), {"model.weight": model.weight}
     )
 
 
 def test_a_reader_of_another_vocabulary_is_refused(tmp_path: Path, tiny: NetworkConfig) -> None:
     path = tmp_path / "a.safetensors"
-    checkpoint.save(path, {"model.x": torch.ones(2)}, {"network": tiny.to_json(), "vocabulary": "other"})
+    training_checkpoint.save(
+        path, {"model.x": torch.ones(2)}, {"network": tiny.to_json(), "vocabulary": "other"}
+    )
     with pytest.raises(InputError, match="another vocabulary"):
         load_weights(path)
 
 
 def test_something_else_is_refused(tmp_path: Path) -> None:
-    checkpoint.save(tmp_path / "a.safetensors", {"x": torch.ones(1)}, {})
+    training_checkpoint.save(tmp_path / "a.safetensors", {"x": torch.ones(1)}, {})
     with pytest.raises(InputError, match="not a checkpoint of the reader"):
         load_weights(tmp_path / "a.safetensors")

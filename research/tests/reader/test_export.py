@@ -16,12 +16,12 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 from research.reader.export import OPSET, best_terms, export, fold_norms
 from research.reader.options import ExportOptions
-from vsplade.encode.cells import fold
-from vsplade.encode.found_torch import load_network
-from vsplade.encode.network import NetworkConfig, Reader
+from vsplade.encode.gpu.detect_torch import load_network
+from vsplade.encode.gpu.network import NetworkConfig, Reader
+from vsplade.encode.reader.detect import fold
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
-from vsplade.train import checkpoint
+from vsplade.train import training_checkpoint
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -50,7 +50,7 @@ def reader() -> Reader:
 def exported(reader: Reader, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export")
     tensors = {f"model.{n}": t for n, t in reader.state_dict().items()}
-    checkpoint.save(
+    training_checkpoint.save(
         folder / "last.safetensors",
         tensors,
         {"network": reader.config.to_json(), "vocabulary": Tokenizer.load().fingerprint},
@@ -169,7 +169,7 @@ def test_export_without_real_pages_is_refused(exported: Path, tmp_path: Path) ->
 
 
 def test_a_file_that_is_no_checkpoint_of_the_reader_is_refused(exported: Path, tmp_path: Path) -> None:
-    checkpoint.save(tmp_path / "other.safetensors", {"x": torch.zeros(1)}, {})
+    training_checkpoint.save(tmp_path / "other.safetensors", {"x": torch.zeros(1)}, {})
     options = ExportOptions(checkpoint=exported, pdfs=EXAMPLES, out=tmp_path / "out")
     with pytest.raises(InputError, match="not a checkpoint of the reader"):
         export(replace(options, checkpoint=tmp_path / "other.safetensors"))

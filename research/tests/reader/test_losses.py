@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="training needs torch: pip install '
 
 from research.reader.reading import character_loss, name_weights, reader_losses, word_loss
 from research.reader.targets import Targets
-from vsplade.encode.network import CHARACTER_CLASSES, NetworkConfig, Reader, cell_features
+from vsplade.encode.gpu.network import CHARACTER_CLASSES, NetworkConfig, Reader, cell_features
 
 NONE = torch.zeros(0, dtype=torch.long)
 

@@ -20,10 +20,10 @@ from research.reader.options import NarrowOptions
 from research.reader.probe import load_reader
 from research.tests.reader.test_export import lively
 from vsplade.cli.common import note
-from vsplade.encode.network import Block, NetworkConfig, Reader
+from vsplade.encode.gpu.network import Block, NetworkConfig, Reader
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
-from vsplade.train import checkpoint
+from vsplade.train import training_checkpoint
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -85,7 +85,7 @@ def test_a_checkpoint_becomes_a_narrower_one(tmp_path: Path) -> None:
     reader = wide()
     tensors = {f"model.{name}": tensor for name, tensor in reader.state_dict().items()}
     header = {"network": reader.config.to_json(), "vocabulary": Tokenizer.load().fingerprint, "step": 7}
-    checkpoint.save(tmp_path / "wide.safetensors", tensors, header)
+    training_checkpoint.save(tmp_path / "wide.safetensors", tensors, header)
     (tmp_path / "pdfs").mkdir()
     shutil.copy(EXAMPLES / "report.pdf", tmp_path / "pdfs")
     line = [str(tmp_path / "wide.safetensors"), "--pdfs", str(tmp_path / "pdfs")]

@@ -13,9 +13,9 @@ pytest.importorskip("safetensors", reason="checkpoints need safetensors: pip ins
 
 from research.reader.options import ProbeOptions
 from research.reader.probe import BEST, picture, probe, pyramid, read_cells
-from vsplade.encode.network import NetworkConfig, Reader
+from vsplade.encode.gpu.network import NetworkConfig, Reader
 from vsplade.encode.tokenizer import Tokenizer
-from vsplade.train import checkpoint
+from vsplade.train import training_checkpoint
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_cells_are_kept_with_their_page_and_place(tmp_path: Path, reader: Reader
     for name, size in (("a", (96, 64)), ("b", (64, 160))):
         Image.effect_noise(size, 80).convert("L").save(tmp_path / "pages" / f"{name}.png")
     tensors = {f"model.{n}": t for n, t in reader.state_dict().items()}
-    checkpoint.save(
+    training_checkpoint.save(
         tmp_path / "last.safetensors",
         tensors,
         {"network": reader.config.to_json(), "vocabulary": Tokenizer.load().fingerprint},

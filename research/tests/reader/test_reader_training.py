@@ -20,7 +20,7 @@ from research.reader.synthesis import Synthesis
 from research.reader.train import Training, batch_seed, learning_rate, train
 from research.reader.typeset import Typesetter
 from research.reader.words import WordBank
-from vsplade.encode.network import NetworkConfig
+from vsplade.encode.gpu.network import NetworkConfig
 from vsplade.errors import InputError
 
 CPU = torch.device("cpu")

@@ -20,10 +20,10 @@ from research.reader.revive import living, revive, revived, word_features
 from research.tests.reader.test_export import lively
 from research.tests.reader.test_narrow import EXAMPLES, windows
 from vsplade.cli.common import note
-from vsplade.encode.network import NetworkConfig, Reader
+from vsplade.encode.gpu.network import NetworkConfig, Reader
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
-from vsplade.train import checkpoint
+from vsplade.train import training_checkpoint
 
 ALIVE = 7
 
@@ -95,7 +95,7 @@ def test_a_checkpoint_becomes_one_to_go_on_from(tmp_path: Path) -> None:
     reader = half_asleep()
     tensors = {f"model.{name}": tensor for name, tensor in reader.state_dict().items()}
     header = {"network": reader.config.to_json(), "vocabulary": Tokenizer.load().fingerprint}
-    checkpoint.save(tmp_path / "old.safetensors", tensors, header)
+    training_checkpoint.save(tmp_path / "old.safetensors", tensors, header)
     (tmp_path / "pdfs").mkdir()
     shutil.copy(EXAMPLES / "report.pdf", tmp_path / "pdfs")
     line = [str(tmp_path / "old.safetensors"), "--pdfs", str(tmp_path / "pdfs")]

@@ -215,7 +215,7 @@ def _note_illegible(files: Mapping[str, int]) -> None:
 
 
 def _check(index_dir: Path, as_json: bool) -> int:
-    from vsplade.index import Index
+    from vsplade.search.index import Index
 
     problems = Index.open(index_dir).check()
     if as_json:
@@ -234,8 +234,8 @@ def _check(index_dir: Path, as_json: bool) -> int:
 
 def _recover(index_dir: Path, encoder: str | None, as_json: bool) -> None:
     from vsplade.encode import load_encoder
-    from vsplade.index.identity import EncoderIdentity
     from vsplade.ingest.recover import recover
+    from vsplade.store.identity import EncoderIdentity
 
     done = recover(index_dir, EncoderIdentity.of(load_encoder(encoder)) if encoder else None)
     for text in done.notes:
@@ -265,7 +265,8 @@ def delete(ids: tuple[str, ...], index_dir: Path, filters: tuple[str, ...], as_j
 
     A removed page stays away until its file changes.
     """
-    from vsplade.index import Index, IndexWriter
+    from vsplade.search.index import Index
+    from vsplade.store.writer import IndexWriter
 
     if not ids and not filters:
         raise InputError("Name the pages to remove: give IDs, or --filter doc_id=NAME for a whole file.")
@@ -291,7 +292,8 @@ def delete(ids: tuple[str, ...], index_dir: Path, filters: tuple[str, ...], as_j
 @json_option
 def compact(index_dir: Path, merge: bool, as_json: bool) -> None:
     """Rewrite the index without deleted pages, in as few segments as possible."""
-    from vsplade.index import Index, IndexWriter
+    from vsplade.search.index import Index
+    from vsplade.store.writer import IndexWriter
 
     before = Index.open(index_dir).statistics()
     with IndexWriter(index_dir) as writer:
@@ -314,7 +316,7 @@ def compact(index_dir: Path, merge: bool, as_json: bool) -> None:
 @json_option
 def stats(index_dir: Path, as_json: bool) -> None:
     """Tell what an index holds, how large it is, and which encoder made it."""
-    from vsplade.index import Index
+    from vsplade.search.index import Index
 
     index = Index.open(index_dir)
     facts = {

@@ -129,8 +129,8 @@ def evaluate(
     layout, or a name: vidore-v2:biomedical.
     """
     from vsplade.evaluate import PageVectors, evaluate_dataset, write_run
+    from vsplade.evaluate.eval_report import check_plots, write_report
     from vsplade.evaluate.hub import open_dataset
-    from vsplade.evaluate.report import check_plots, write_report
 
     if report_folder:
         check_plots()
@@ -203,7 +203,7 @@ def _fuse(
     from vsplade.encode import load_encoder
     from vsplade.evaluate import fuse_report, read_run
     from vsplade.evaluate.fusion import text_half_run
-    from vsplade.results.fused import READER_AND_TEXT
+    from vsplade.search.fused_search import READER_AND_TEXT
 
     vectors = report.vectors
     pages = vectors.ids if vectors is not None else data.image_ids

@@ -27,7 +27,7 @@ from vsplade.cli.common import (
 from vsplade.errors import InputError, VspladeError
 
 if TYPE_CHECKING:
-    from vsplade.index import Index
+    from vsplade.search.index import Index
     from vsplade.types import Hit, QueryWord, TermMatch, WordMatch
 
 BAR = 40
@@ -142,7 +142,7 @@ def search(
     -- before a query that begins with -.
     """
     from vsplade.encode import load_encoder
-    from vsplade.index import Index
+    from vsplade.search.index import Index
 
     index = Index.open(index_dir, encoder=load_encoder(encoder) if encoder else None)
     joined = Joined(fuse, fuse_with, weights, fusion)
@@ -190,7 +190,7 @@ def find(
     index: Index, asked: Asked, joined: Joined, two_stage: int | None
 ) -> tuple[Sequence[Hit], float | None]:
     """The hits and, of a two-stage search, the share of the exact results among them."""
-    from vsplade.index import TwoStage
+    from vsplade.search.two_stage import TwoStage
 
     if joined:
         if two_stage:
@@ -291,7 +291,7 @@ def picture_format(target: Path) -> str | None:
 
 def snippet_line(hit: Hit) -> str:
     """The words around the best place, the query's in bold; empty where the file cannot be read now."""
-    from vsplade.results.sight import look_at
+    from vsplade.search.page_view import look_at
 
     try:
         snippet = look_at(hit).snippet()
@@ -324,8 +324,8 @@ def why_nothing(index: Index, query: str, filters: tuple[str, ...]) -> str:
 
 def fused_hits(index: Index, asked: Asked, joined: Joined) -> Sequence[Hit]:
     """The index, its text layers where asked for, and other indexes, as one ranking."""
-    from vsplade.index import Index
-    from vsplade.results.fused import READER_AND_TEXT, fused_search, text_layer, whole
+    from vsplade.search.fused_search import READER_AND_TEXT, fused_search, text_layer, whole
+    from vsplade.search.index import Index
 
     sources = [whole(index)]
     if joined.text_layers:
@@ -339,8 +339,8 @@ def fused_hits(index: Index, asked: Asked, joined: Joined) -> Sequence[Hit]:
 def reranked(query: str, hits: Sequence[Hit], model: str, depth: int) -> Sequence[Hit]:
     """The first ``depth`` hits by late interaction; what is below them is left out."""
     from vsplade.evaluate.late_interaction import LONGEST_EDGE, ColModernVbert
-    from vsplade.query.syntax import parse
-    from vsplade.results.rerank import render_hits, rerank_hits
+    from vsplade.search.rerank import render_hits, rerank_hits
+    from vsplade.search.syntax import parse
 
     loaded = ColModernVbert(model)
     text = parse(query).text
@@ -358,7 +358,7 @@ def parse_weights(text: str | None) -> tuple[float, ...] | None:
 
 
 def hit_json(hit: Hit, with_snippet: bool = False) -> dict[str, object]:
-    from vsplade.results.fused import FusedHit
+    from vsplade.search.fused_search import FusedHit
 
     return {
         **({"snippet": _snippet_or_none(hit)} if with_snippet else {}),

@@ -140,7 +140,9 @@ def read_keys(key_file: Path | None) -> tuple[str, ...]:
 def begin_index(index_dir: Path, encoder: str | None, read_only: bool) -> None:
     """An index that is not there yet begins empty: documents can be added in the browser."""
     from vsplade.encode import load_encoder
-    from vsplade.index import Index, IndexWriter, manifest
+    from vsplade.search.index import Index
+    from vsplade.store import manifest
+    from vsplade.store.writer import IndexWriter
 
     if manifest.exists(index_dir):
         if encoder:

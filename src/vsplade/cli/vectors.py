@@ -77,7 +77,7 @@ def encode(
 ) -> int:
     """Turn pages into vectors, one a page, without an index."""
     from vsplade.encode import load_encoder
-    from vsplade.results.exports import export_vectors
+    from vsplade.exchange.vector_files import export_vectors
 
     chosen = load_encoder(encoder)
     source = EncodedPages(paths, chosen, make_limits(limits), workers)
@@ -140,8 +140,8 @@ class EncodedPages:
 @json_option
 def export(index_dir: Path, output: Path, form: str, scale: float, as_json: bool) -> None:
     """Write the vectors of an index in another engine's format."""
-    from vsplade.index import Index
-    from vsplade.results.exports import export_vectors
+    from vsplade.exchange.vector_files import export_vectors
+    from vsplade.search.index import Index
 
     index = Index.open(index_dir)
     pages = export_vectors(index, index.encoder.vocabulary, output, form, scale)
@@ -166,8 +166,10 @@ def import_command(
     They must come from the encoder of the index: its vocabulary and its query weights are used.
     """
     from vsplade.encode import load_encoder
-    from vsplade.index import Index, IndexWriter, manifest
-    from vsplade.results.exports import read_pages
+    from vsplade.exchange.vector_files import read_pages
+    from vsplade.search.index import Index
+    from vsplade.store import manifest
+    from vsplade.store.writer import IndexWriter
 
     known = encoder is None and manifest.exists(index_dir)
     chosen = Index.open(index_dir).encoder if known else load_encoder(encoder)

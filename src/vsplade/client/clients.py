@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from vsplade.client.answers import ClientError, Document, Job, Match, Places, SearchResult
 from vsplade.client.requests import Ask, Asking, checked
-from vsplade.client.types import ClientError, Document, Job, Match, Places, SearchResult
 from vsplade.errors import MissingExtraError
 
 try:

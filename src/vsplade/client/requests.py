@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from vsplade.client.types import ClientError
+from vsplade.client.answers import ClientError
 
 Conditions = Mapping[str, Any] | str | Sequence[str] | None
 

@@ -92,25 +92,25 @@ def _make_text(options: Mapping[str, object]) -> Encoder:
 
 
 def _make_reader(options: Mapping[str, object]) -> Encoder:
-    from vsplade.encode.reader import ReaderEncoder, ReaderOptions
+    from vsplade.encode.reader.reader import ReaderEncoder, ReaderOptions
 
     chosen = make_options(ReaderOptions, options, "encoder 'reader'")
     if chosen.device == "cpu":
         return ReaderEncoder(chosen)
     if chosen.device == "torch":
-        from vsplade.encode.reader_later import LaterTorchReader
+        from vsplade.encode.gpu.lazy_reader import LaterTorchReader
 
         return LaterTorchReader(chosen)
     try:
-        from vsplade.encode.reader_torch import TorchReaderEncoder
+        from vsplade.encode.gpu.gpu_reader import TorchReaderEncoder
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"The reader on device {chosen.device!r}", "gpu") from error
     return TorchReaderEncoder(chosen)
 
 
 def _make_pair(first: str, second: str, makers: Mapping[str, Maker]) -> Encoder:
-    from vsplade.encode.paired import PairedEncoder
     from vsplade.encode.text import TextEncoder
+    from vsplade.encode.with_text import PairedEncoder
 
     text = load_encoder(second)
     if first == "text" or first.startswith("text:") or not isinstance(text, TextEncoder):

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.config import format_spec
-from vsplade.encode.checks import CHECK, evidence, stamped
+from vsplade.encode.hash_bits import CHECK, evidence, stamped
 from vsplade.encode.query_length import check_query_length
 from vsplade.encode.tokenizer import Tokenizer, normalise
 from vsplade.encode.units import Unit, ungrouped, units

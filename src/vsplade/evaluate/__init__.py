@@ -5,10 +5,10 @@ from __future__ import annotations
 from vsplade.evaluate.dataset import Dataset, load_dataset, read_page_texts
 from vsplade.evaluate.evaluator import EvalReport, bm25_encoder, encode_texts, evaluate_dataset
 from vsplade.evaluate.fusion import Fusion, fuse_report
+from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.evaluate.measures import MEASURES, active_terms, flops, measure, per_query
 from vsplade.evaluate.runs import Run, read_run, write_run
 from vsplade.evaluate.significance import Significance, paired_bootstrap
-from vsplade.evaluate.vectors import PageVectors
 
 __all__ = [
     "MEASURES",

@@ -15,10 +15,12 @@ from vsplade.encode.text import TextEncoder, TextOptions
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset, load_dataset, read_page_texts
 from vsplade.evaluate.encoding import encode_files
+from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.evaluate.measures import PerQuery, active_terms, averages, flops, per_query
 from vsplade.evaluate.runs import Run
-from vsplade.evaluate.vectors import PageVectors
-from vsplade.index import EncoderIdentity, Index, IndexWriter
+from vsplade.search.index import Index
+from vsplade.store.identity import EncoderIdentity
+from vsplade.store.writer import IndexWriter
 from vsplade.types import Encoder, SparseVector
 
 Json = dict[str, object]

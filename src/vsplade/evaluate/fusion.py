@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vsplade.encode.paired import PairedEncoder
+from vsplade.encode.with_text import PairedEncoder
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.encoding import WithQueries
 from vsplade.evaluate.evaluator import EvalReport, search_queries
+from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.evaluate.measures import averages, measure, per_query
 from vsplade.evaluate.runs import Run
-from vsplade.evaluate.vectors import PageVectors
-from vsplade.results.fuse import Unseen, fuse_runs, tune_weights
+from vsplade.search.fuse import Unseen, fuse_runs, tune_weights
 from vsplade.types import Encoder
 
 

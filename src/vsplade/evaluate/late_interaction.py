@@ -12,7 +12,7 @@ from vsplade.evaluate.dataset import Dataset, Qrels
 from vsplade.evaluate.measures import measure
 from vsplade.evaluate.runs import Run
 from vsplade.pages import FileProblem, SourceFile, render
-from vsplade.results.rerank import DEPTH, Vectors, rerank_run
+from vsplade.search.rerank import DEPTH, Vectors, rerank_run
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -16,10 +16,8 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from vsplade.encode.legible import is_text_legible
+from vsplade.encode.legibility import is_text_legible
 from vsplade.errors import InputError, PageError, VspladeError
-from vsplade.index.manifest import JsonValue
-from vsplade.index.writer import IndexWriter
 from vsplade.ingest.hashing import Content, Hasher
 from vsplade.ingest.moves import adopt_moved, find_moved, is_gone
 from vsplade.ingest.progress import Estimate, Progress, show_progress
@@ -37,6 +35,8 @@ from vsplade.pages import (
     name_files,
     render_for,
 )
+from vsplade.store.manifest import JsonValue
+from vsplade.store.writer import IndexWriter
 from vsplade.types import Encoder, Json, Metadata, Page, PageVector, SparseVector
 
 PROBLEM = "problem:"
@@ -100,7 +100,7 @@ def _load_encoder(encoder: str | Encoder | None, index_dir: Path) -> Encoder:
     if encoder is not None and not isinstance(encoder, str):
         return encoder
     from vsplade.encode import load_encoder, load_index_encoder
-    from vsplade.index import manifest
+    from vsplade.store import manifest
 
     if encoder is None and manifest.exists(index_dir):
         return load_index_encoder(manifest.load(index_dir).encoder, index_dir)

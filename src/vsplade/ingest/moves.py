@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from vsplade.errors import PageError
-from vsplade.index.segment import Segment
-from vsplade.index.snapshot import Snapshot, segment_problems
-from vsplade.index.writer import IndexWriter
 from vsplade.ingest.hashing import Hasher
 from vsplade.ingest.records import FileRecord, write_record
 from vsplade.pages import name_files, page_id
 from vsplade.pages.naming import suffix
+from vsplade.store.segment import Segment
+from vsplade.store.snapshot import Snapshot, segment_problems
+from vsplade.store.writer import IndexWriter
 from vsplade.types import Json
 
 

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from vsplade.errors import IndexFormatError
-from vsplade.index.state import FILE_RECORDS, State
-from vsplade.index.writer import IndexWriter
 from vsplade.pages import page_id
+from vsplade.store.state import FILE_RECORDS, State
+from vsplade.store.writer import IndexWriter
 from vsplade.types import Json
 
 CHANGED = ""

@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from vsplade.errors import IndexFormatError, InputError, StorageError, VspladeError
-from vsplade.index import checking, names
-from vsplade.index import manifest as manifests
-from vsplade.index.first_stage import read_term_values, values_can_be
-from vsplade.index.identity import EncoderIdentity
-from vsplade.index.manifest import Manifest, SegmentEntry
-from vsplade.index.segment import Segment
-from vsplade.index.snapshot import open_segment, segment_problems
-from vsplade.index.state import FILE_RECORDS, State, parse_state, write_changes
-from vsplade.index.storage import WriterLock, read_plain, write_durably
-from vsplade.index.tombstones import MOST_BYTES, pack_tombstones, read_live, unpack_tombstones
 from vsplade.ingest.records import CHANGED, FileRecord, parse_records
 from vsplade.ingest.salvage import Found, decide_live, maker, pages_present, source_files
+from vsplade.store import file_names, verify
+from vsplade.store import manifest as manifests
+from vsplade.store.durable import WriterLock, read_plain, write_durably
+from vsplade.store.first_stage import read_term_values, values_can_be
+from vsplade.store.identity import EncoderIdentity
+from vsplade.store.manifest import Manifest, SegmentEntry
+from vsplade.store.segment import Segment
+from vsplade.store.snapshot import open_segment, segment_problems
+from vsplade.store.state import FILE_RECORDS, State, parse_state, write_changes
+from vsplade.store.tombstones import MOST_BYTES, pack_tombstones, read_live, unpack_tombstones
 
 _NAMED_SEGMENT = re.compile(rb"segment-[0-9]{8,15}\.vsp\Z")
 _MOST_STATE = 1 << 32
@@ -59,7 +59,7 @@ class Recovery:
 def recover(index_dir: str | Path, encoder: EncoderIdentity | None = None) -> Recovery:
     """``encoder`` is needed only where the segments do not say whose they are (before format 2)."""
     folder = Path(index_dir)
-    if not folder.is_dir() or not (manifests.exists(folder) or names.own_files(folder, "segment")):
+    if not folder.is_dir() or not (manifests.exists(folder) or file_names.own_files(folder, "segment")):
         raise InputError(f"{folder}: there is nothing of an index here to recover.")
     with WriterLock(folder):
         try:
@@ -88,7 +88,7 @@ class _Job:
             self._note(str(error).partition(". ")[0])
             if manifests.exists(self._folder):
                 self._set_aside(self._folder / manifests.NAME)
-        if self._manifest is not None and not checking.check(self._folder):
+        if self._manifest is not None and not verify.check(self._folder):
             return Recovery(
                 needed=False, pages=_live_pages(self._manifest), segments=len(self._manifest.segments)
             )
@@ -109,7 +109,7 @@ class _Job:
             return [one for one in opened if one is not None]
         self._certain = False
         found = []
-        for path in names.own_files(self._folder, "segment"):
+        for path in file_names.own_files(self._folder, "segment"):
             segment = self._verified(path, None)
             if segment is not None:
                 found.append(Found(segment, np.zeros(segment.pages, dtype=bool)))
@@ -177,7 +177,7 @@ class _Job:
         """The newest tombstones of each segment. Those of before format 2 do not say whose they are."""
         by_name = {one.name: one for one in found}
         named: set[str] = set()
-        for path in names.own_files(self._folder, "deleted"):
+        for path in file_names.own_files(self._folder, "deleted"):
             if path.stat().st_size > MOST_BYTES:
                 self._note(f"{path.name}: is too large to say which pages are deleted")
                 continue
@@ -213,7 +213,7 @@ class _Job:
     def _read_state(self) -> State:
         state: State = {}
         entries = {entry.file: entry for entry in self._manifest.state} if self._manifest else {}
-        listed = list(entries) or [path.name for path in names.own_files(self._folder, "state")]
+        listed = list(entries) or [path.name for path in file_names.own_files(self._folder, "state")]
         for name in listed if self._manifest is None or entries else []:
             path = self._folder / name
             try:
@@ -259,7 +259,9 @@ class _Job:
 
     def _store(self, found: list[Found], state: State) -> None:
         base = self._manifest or self._new_manifest(found)
-        numbers = names.FileNames(self._folder, max(base.next_file, names.last_number(self._folder) + 1))
+        numbers = file_names.FileNames(
+            self._folder, max(base.next_file, file_names.last_number(self._folder) + 1)
+        )
         kept = [one for one in found if not one.deleted.all()]
         entries = tuple(self._entry(one, numbers) for one in kept)
         manifest = base.with_changes(
@@ -272,7 +274,7 @@ class _Job:
         self._report.segments = len(entries)
         self._report.pages = _live_pages(manifest)
 
-    def _entry(self, one: Found, numbers: names.FileNames) -> SegmentEntry:
+    def _entry(self, one: Found, numbers: file_names.FileNames) -> SegmentEntry:
         container = one.segment.container
         count, tombstones, crc32 = int(np.count_nonzero(one.deleted)), None, 0
         if count:
@@ -309,7 +311,7 @@ class _Job:
         except (VspladeError, FileNotFoundError):
             self._set_aside(self._folder / str(manifest.term_values))
         if self._manifest is None:
-            for path in reversed(names.own_files(self._folder, "weights")):
+            for path in reversed(file_names.own_files(self._folder, "weights")):
                 if path.stat().st_size != 4 * manifest.vocabulary:
                     continue
                 body = read_plain(path, 4 * manifest.vocabulary)
@@ -322,7 +324,7 @@ class _Job:
 
     def _set_aside(self, path: Path) -> None:
         if path.exists() or path.is_symlink():
-            self._report.set_aside.append(names.set_aside(path).name)
+            self._report.set_aside.append(file_names.set_aside(path).name)
 
 
 def _live_pages(manifest: Manifest) -> int:

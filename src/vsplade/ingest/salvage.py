@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.index import names
-from vsplade.index.segment import Segment
 from vsplade.ingest.records import CHANGED, FileRecord
+from vsplade.store import file_names
+from vsplade.store.segment import Segment
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ def decide_live(found: list[Found], records: dict[str, FileRecord]) -> None:
     """Without the manifest a page may be there twice. What the records contradict is of before; of the rest
     the newest counts (a segment's number tells: when it was written, all its pages were live)."""
     seen: set[str] = set()
-    for one in sorted(found, key=lambda one: names.parse_name(one.name) or ("", 0), reverse=True):
+    for one in sorted(found, key=lambda one: file_names.parse_name(one.name) or ("", 0), reverse=True):
         for page in np.flatnonzero(~one.deleted).tolist():
             metadata = one.segment.metadata(page)
             path, digest = metadata.get("path"), metadata.get("hash")

@@ -12,12 +12,12 @@ from pathlib import Path
 from PIL import Image
 
 from vsplade.errors import InputError
-from vsplade.index.writer import IndexWriter
 from vsplade.ingest.job import OWN_KEYS
 from vsplade.pages import to_grey_or_rgb
 from vsplade.pages.naming import page_id
 from vsplade.pages.picture import thumbnail_jpeg
-from vsplade.pages.viewing import shared_viewer
+from vsplade.pages.viewer import shared_viewer
+from vsplade.store.writer import IndexWriter
 from vsplade.types import Encoder, Metadata, Page
 
 THUMBNAIL = 480

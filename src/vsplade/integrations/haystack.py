@@ -11,8 +11,8 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("The Haystack retriever", "haystack") from error
 
-from vsplade.index import Index
-from vsplade.integrations.common import page_metadata, page_text
+from vsplade.integrations.hit_content import page_metadata, page_text
+from vsplade.search.index import Index
 
 
 @component

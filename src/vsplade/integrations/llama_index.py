@@ -13,8 +13,8 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("The LlamaIndex retriever", "llama-index") from error
 
-from vsplade.index import Index
-from vsplade.integrations.common import page_metadata, page_text
+from vsplade.integrations.hit_content import page_metadata, page_text
+from vsplade.search.index import Index
 
 
 class VspladeRetriever(BaseRetriever):

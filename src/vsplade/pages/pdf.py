@@ -11,8 +11,8 @@ import pypdfium2 as pdfium
 from pypdfium2 import raw
 
 from vsplade.errors import PageError
-from vsplade.pages.content import PageContent, Pixels
 from vsplade.pages.limits import Limits
+from vsplade.pages.pixels import PageContent, Pixels
 from vsplade.pages.resize import fit_scale
 
 MAX_SCALE = 600 / 72

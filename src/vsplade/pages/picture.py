@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from vsplade.errors import PageError
-from vsplade.pages.content import PageContent, Pixels
 from vsplade.pages.limits import Limits
+from vsplade.pages.pixels import PageContent, Pixels
 from vsplade.pages.resize import fit, fit_size, is_shrinkable
 from vsplade.pages.webp import decode_grey, webp_size
 

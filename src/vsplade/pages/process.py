@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.errors import VspladeError
-from vsplade.pages.wire import Header, read_frame
+from vsplade.pages.protocol import Header, read_frame
 
 START_SECONDS = 120.0
 """Loading Python and the libraries on a machine that is very busy."""
@@ -32,7 +32,7 @@ _BUFFER_BYTES = 1 << 14
 _F_SETPIPE_SZ = 1031
 
 
-def worker_command(module: str = "vsplade.pages.worker") -> list[str]:
+def worker_command(module: str = "vsplade.pages.render_worker") -> list[str]:
     # -P: a file called PIL.py in the folder the user happens to be in must not be imported.
     return [sys.executable, "-P", "-m", module]
 

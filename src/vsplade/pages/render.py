@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from vsplade.errors import InputError
-from vsplade.pages.content import as_image
 from vsplade.pages.discover import FileProblem
 from vsplade.pages.limits import Limits
 from vsplade.pages.naming import SourceFile
+from vsplade.pages.pixels import as_image
 from vsplade.pages.process import RendererProcess
-from vsplade.pages.schedule import Chunk, Rendered, RenderedPage, Schedule
-from vsplade.pages.shared import SharedSlots
-from vsplade.pages.wire import Header
+from vsplade.pages.protocol import Header
+from vsplade.pages.render_queue import Chunk, Rendered, RenderedPage, Schedule
+from vsplade.pages.shared_memory import SharedSlots
 from vsplade.types import Encoder, Page
 
 NO_PIXELS = Image.new("L", (1, 1), 255)

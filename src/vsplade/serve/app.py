@@ -20,14 +20,14 @@ import vsplade
 from vsplade.errors import VspladeError
 from vsplade.serve import openapi
 from vsplade.serve.documents import DocumentRoutes
-from vsplade.serve.errors import RequestError, bad_request, error_body, from_vsplade
 from vsplade.serve.gate import COMMON_HEADERS, COOKIE, PAGE_POLICY, SESSION_SECONDS, App, Gate
 from vsplade.serve.jobs import JobStore
 from vsplade.serve.library import Library
 from vsplade.serve.metrics import Metrics
 from vsplade.serve.pages import PageRoutes
-from vsplade.serve.requests import json_body, parameters
-from vsplade.serve.search import Answers, matches_json, parse_body, parse_query_string
+from vsplade.serve.request_body import json_body, parameters
+from vsplade.serve.request_errors import RequestError, bad_request, error_body, from_vsplade
+from vsplade.serve.search_route import Answers, matches_json, parse_body, parse_query_string
 from vsplade.serve.settings import Settings
 
 REFRESH_SECONDS = 0.25

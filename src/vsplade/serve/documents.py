@@ -18,11 +18,11 @@ from starlette.routing import Route
 
 from vsplade.ingest import OWN_KEYS
 from vsplade.pages.naming import suffix
-from vsplade.serve.errors import RequestError, bad_request, not_found
 from vsplade.serve.jobs import Job, JobStore
 from vsplade.serve.library import Document, Library
 from vsplade.serve.paths import HEAD, MEDIA_TYPES, checked_name, checked_paths, looks_like
-from vsplade.serve.requests import check_length, json_body, parameters, too_large, whole_number
+from vsplade.serve.request_body import check_length, json_body, parameters, too_large, whole_number
+from vsplade.serve.request_errors import RequestError, bad_request, not_found
 from vsplade.serve.settings import Settings
 from vsplade.types import Json
 

@@ -17,8 +17,8 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any, Protocol
 
 from vsplade.errors import VspladeError
-from vsplade.serve.errors import RequestError, error_body, from_vsplade
 from vsplade.serve.metrics import Metrics
+from vsplade.serve.request_errors import RequestError, error_body, from_vsplade
 from vsplade.serve.settings import Settings
 
 Scope = MutableMapping[str, Any]

@@ -18,13 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from vsplade.errors import IndexLockedError, InputError, VspladeError
-from vsplade.index import Index, IndexWriter
 from vsplade.ingest import index_paths
 from vsplade.ingest.records import read_records, write_record
 from vsplade.pages import Limits, discover
+from vsplade.search.index import Index
 from vsplade.serve.jobs import DONE, FAILED, RUNNING, Job, JobStore
 from vsplade.serve.paths import inside
 from vsplade.serve.settings import Settings
+from vsplade.store.writer import IndexWriter
 from vsplade.types import Encoder
 
 THUMBNAIL = 480

@@ -15,14 +15,15 @@ from typing import IO, Any, TypeVar
 
 import numpy as np
 
-from vsplade.encode.paired import PairedEncoder
-from vsplade.index import Index, manifest
+from vsplade.encode.with_text import PairedEncoder
 from vsplade.ingest import OWN_KEYS
 from vsplade.pages import Limits
-from vsplade.pages.viewing import PageViewer
-from vsplade.results.sight import Sight
-from vsplade.serve.errors import RequestError, not_found
+from vsplade.pages.viewer import PageViewer
+from vsplade.search.index import Index
+from vsplade.search.page_view import Sight
+from vsplade.serve.request_errors import RequestError, not_found
 from vsplade.serve.settings import Settings
+from vsplade.store import manifest
 from vsplade.types import Json, Metadata
 
 THREADS = 4
@@ -31,7 +32,7 @@ FACET_VALUES = 50
 HIDDEN = frozenset({"path", "hash"})
 """Metadata that only a server with ``show_paths`` tells."""
 
-_COMPILE = "import sys; from vsplade.index import Index; Index.open(sys.argv[1], engine='numba').warm_up()"
+_COMPILE = "import sys; from vsplade import Index; Index.open(sys.argv[1], engine='numba').warm_up()"
 
 Value = TypeVar("Value")
 

@@ -17,8 +17,8 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("vsplade mcp", "mcp") from error
 
-from vsplade.index import Index
-from vsplade.results.sight import draw_marks, place_of, shared_sight
+from vsplade.search.index import Index
+from vsplade.search.page_view import draw_marks, place_of, shared_sight
 
 MOST_HITS = 50
 IMAGE_EDGE = 1400

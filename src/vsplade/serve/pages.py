@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from vsplade.results.sight import EDGE, place_of
+from vsplade.search.page_view import EDGE, place_of
 from vsplade.serve.library import Library
 from vsplade.serve.pictures import LARGEST, SMALLEST, Pictures
-from vsplade.serve.requests import parameters, truth, whole_number
-from vsplade.serve.search import Answers
+from vsplade.serve.request_body import parameters, truth, whole_number
+from vsplade.serve.search_route import Answers
 from vsplade.serve.settings import ServeLimits
 from vsplade.types import Box, Metadata
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vsplade.pages.naming import SUFFIXES, suffix
-from vsplade.serve.errors import RequestError, bad_request
+from vsplade.serve.request_errors import RequestError, bad_request
 
 LONGEST_NAME = 200
 """Bytes; file systems allow 255, and page ids are made from names."""

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from vsplade.results.sight import EDGE, draw_marks, place_of
+from vsplade.search.page_view import EDGE, draw_marks, place_of
 from vsplade.serve.library import Library
 from vsplade.types import Metadata, TermMatch
 

@@ -18,7 +18,7 @@ from vsplade.errors import InputError
 from vsplade.serve.jobs import JobStore
 from vsplade.serve.metrics import MAX_WORKERS, new_file
 from vsplade.serve.settings import Settings, check_exposure
-from vsplade.serve.worker import GRACE_SECONDS
+from vsplade.serve.web_worker import GRACE_SECONDS
 
 BACKLOG = 2048
 AGAIN_SECONDS = 0.5
@@ -53,7 +53,7 @@ class Supervisor:
         self._settings = replace(settings, metrics=new_file())
         JobStore(settings.uploads).prepare()
         self._children = [
-            _Child(_python("vsplade.serve.worker", str(number), str(each.fileno())), (each.fileno(),))
+            _Child(_python("vsplade.serve.web_worker", str(number), str(each.fileno())), (each.fileno(),))
             for number, each in enumerate(self._sockets[i % len(self._sockets)] for i in range(workers))
         ]
         if not settings.read_only:

@@ -12,10 +12,10 @@ from typing import Any
 from vsplade.encode.modernvbert.find_model import find_model
 from vsplade.encode.modernvbert.processor import Settings
 from vsplade.errors import InputError
-from vsplade.train.config import PaperConfig, load_config
 from vsplade.train.loop import Run, train
 from vsplade.train.pairs import FolderPairs
 from vsplade.train.pdfs import PdfOptions, prepare_pdfs
+from vsplade.train.training_config import PaperConfig, load_config
 
 TRAINED = "naver/v-splade-quality"
 

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from vsplade.encode.modernvbert.processor import Grid, PageProcessor
 from vsplade.errors import InputError
-from vsplade.train.config import PaperConfig
 from vsplade.train.pairs import ImagePair, ImagePairs, TextPairs, shuffled
+from vsplade.train.training_config import PaperConfig
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,14 @@ from vsplade.encode.modernvbert import routes
 from vsplade.encode.modernvbert.processor import PageProcessor
 from vsplade.encode.modernvbert.query import fingerprint
 from vsplade.errors import InputError, VspladeError
-from vsplade.train import checkpoint as files
 from vsplade.train import lora
+from vsplade.train import training_checkpoint as files
 from vsplade.train.batches import Batch, Loader, Plan
-from vsplade.train.config import PaperConfig, differences
 from vsplade.train.distributed import World, joined
 from vsplade.train.losses import Parts, Side, page_losses, text_losses
+from vsplade.train.lr_schedule import flops_share, rate_share
 from vsplade.train.pairs import ImagePairs, TextPairs
-from vsplade.train.schedule import flops_share, rate_share
+from vsplade.train.training_config import PaperConfig, differences
 
 LAST = "last.safetensors"
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vsplade.train.config import PaperConfig
+from vsplade.train.training_config import PaperConfig
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""The reader in torch: on a GPU, and for training."""

@@ -1,0 +1,371 @@
+"""The reader on a GPU: the same 8-bit weights, unpacked into torch, whole pages in batches.
+
+A page crosses to the GPU once, as grey bytes, in one transfer a batch from pinned memory; its smaller copies
+are made there, and only terms and weights come back. A few batches are under way at a time, each on a stream
+of its own: while one waits for its bytes or for the number of its words, another computes (``turns``).
+
+What costs here is the number of calls and of waits, more than the arithmetic. So the device is asked for
+numbers five times a batch (a sixth time where there is tiny type), never by ``nonzero`` or a mask.
+
+Activations are not rounded to 8 bits here and blank paper is read too, so vectors differ from onnxruntime's
+(docs/model-card.md says how much). The fingerprint differs too: an index holds vectors of the one or of the
+other. ``reader_later`` finds the words of a query for it without torch.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from vsplade.encode.gpu.batch import Batch, Packed, padded
+from vsplade.encode.gpu.batch_queue import SIDE, PageQueue
+from vsplade.encode.gpu.bigrams_torch import NeighboursOnDevice, Standing
+from vsplade.encode.gpu.detect_torch import Found, best_terms, load_network
+from vsplade.encode.gpu.fuse_convs import can_fuse, fuse
+from vsplade.encode.gpu.network import cell_features
+from vsplade.encode.gpu.pipeline import HOST_ONLY, Steps, Turns, finish
+from vsplade.encode.gpu.resize_torch import shrink
+from vsplade.encode.gpu.transfers import fetch, on, rows_of
+from vsplade.encode.reader.bigrams import CANDIDATES, PAIRS, WHOLE, Kept
+from vsplade.encode.reader.detect import LEAST_READ, Cells
+from vsplade.encode.reader.ink_windows import BLOCK, CELL
+from vsplade.encode.reader.orientation import AS_IT_IS, Reading, find_pose, is_askew
+from vsplade.encode.reader.reader import ReaderEncoder, ReaderOptions
+from vsplade.errors import InputError
+from vsplade.pages import grey_levels
+from vsplade.pages.resize import fit_size
+from vsplade.types import Page, SparseVector
+
+BATCHES = ((40 << 30, 64), (20 << 30, 32), (0, 8))
+"""Bytes of a GPU's memory, at least, and pages at a time: every kernel is started once a batch, so large ones
+cost less."""
+LANES = 3
+"""Batches under way at a time. Each takes about 6 GB of the GPU's memory where a batch is 64 pages."""
+LARGER_PAGES = 4
+"""Pages with tiny type that are read again at a time. Always as many, because their number differs from batch
+to batch, and cuDNN would prepare for each."""
+PACKERS = 2
+"""Threads that put the bytes of pages into pinned memory."""
+HEAD_CELLS = 8192
+
+
+def _best_device() -> str:
+    """Not plain ``cpu``, which is onnxruntime's."""
+    return "cuda" if torch.cuda.is_available() else "cpu:0"
+
+
+class TorchReaderEncoder(ReaderEncoder):
+    on_gpu = True
+    engine = "torch"
+
+    def __init__(self, options: ReaderOptions) -> None:
+        super().__init__(options)
+        self.check_weights()
+        self.device = torch.device(_best_device() if options.device == "torch" else options.device)
+        cuda = self.device.type == "cuda"
+        if cuda and not torch.cuda.is_available():
+            raise InputError("There is no GPU that torch can use; leave the reader's option 'device' out.")
+        memory = torch.cuda.get_device_properties(self.device).total_memory if cuda else 0
+        self.batch = next(pages for least, pages in BATCHES if memory >= least)
+        self.kind = torch.float16 if cuda else torch.float32
+        self.network = load_network(self._folder, self._config).to(self.device, self.kind)
+        if cuda:
+            self.network = self.network.to(memory_format=torch.channels_last)
+        self.trunk: Callable[[Tensor], tuple[Tensor, Tensor, Tensor, Tensor]] = (
+            fuse(self.network.trunk) if cuda and can_fuse() else self.network.trunk
+        )
+        self._worth_here = torch.from_numpy(self._worth).to(self.device)
+        self._neighbours_here = NeighboursOnDevice(self._neighbours, self.device)
+        self._streams = [torch.cuda.Stream(self.device) if cuda else None for _ in range(LANES)]
+
+    @cached_property
+    def turns(self) -> Turns[list[SparseVector]]:
+        turns: Turns[list[SparseVector]] = Turns(self._streams)
+        weakref.finalize(self, turns.close)
+        return turns
+
+    def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
+        turns, packers = self.turns, ThreadPoolExecutor(PACKERS, thread_name_prefix="reader-pack")
+
+        def pack(images: list[Image.Image], answer: Future[list[SparseVector]]) -> None:
+            if answer.cancelled():
+                return
+            try:
+                packed = self.pack(images)
+                images.clear()  # the renderer may write over them now
+                turns.put(self._encode(packed), answer)
+            except Exception as error:  # whoever asks for the answer raises it
+                answer.set_exception(error)
+
+        def submit(images: list[Image.Image]) -> Future[list[SparseVector]]:
+            answer: Future[list[SparseVector]] = Future()
+            packers.submit(pack, images, answer)
+            return answer
+
+        queue = PageQueue(submit, self.batch, self.shape)
+        try:
+            for page in pages:
+                queue.add(page.image)
+                yield from queue.ready()
+            yield from queue.rest()
+        finally:
+            queue.give_up()
+            packers.shutdown(wait=True, cancel_futures=True)
+
+    def shape(self, image: Image.Image) -> tuple[int, int]:
+        """Squares of SIDE, across and down, that a page covers at the size that it is read at."""
+        height, width = _reading_size((image.height, image.width), self.reading_edge)
+        return -(-width // SIDE), -(-height // SIDE)
+
+    def _encode(self, packed: Packed) -> Steps[list[SparseVector]]:
+        batch = self.send(packed)
+        del packed  # its pinned memory is for the next batch
+        return (yield from self.vectors(batch))
+
+    @torch.inference_mode()
+    def _read(self, image: Image.Image) -> Cells:
+        found = finish(self.find(self.send(self.pack([image], turn=False))))
+        probability, term = self.name_words(found)
+        columns = (found.middle, found.pixel, probability, term.int(), found.em)
+        return Cells(*(column.cpu().numpy() for column in columns))
+
+    def pack(self, images: Sequence[Image.Image], turn: bool = True) -> Packed:
+        """The grey bytes of the pages, one after the other; torch keeps pinned memory and gives it again.
+
+        Where pages are not to be turned, nobody looks whether they are askew.
+        """
+        pages = [grey_levels(image) for image in images]
+        ends = np.cumsum([page.size for page in pages])
+        levels = torch.empty(int(ends[-1]), dtype=torch.uint8, pin_memory=self.device.type == "cuda")
+        target = levels.numpy()
+        for page, end in zip(pages, ends, strict=True):
+            target[end - page.size : end].reshape(page.shape)[:] = page
+        spare = next(size for size in (1, 8, self.batch, len(pages)) if size >= len(pages)) - len(pages)
+        start = [0, *ends[:-1].tolist()] + [0] * spare
+        sizes = [(page.shape[0], page.shape[1]) for page in pages] + [(1, 1)] * spare
+        return Packed(levels, start, sizes, len(pages), [turn and is_askew(image) for image in images])
+
+    def send(self, packed: Packed) -> Batch:
+        levels = packed.levels.to(self.device, non_blocking=True)
+        start = on(packed.start, self.device, torch.int32)
+        return Batch(levels, start, packed.sizes, packed.pages, packed.askew)
+
+    def find(self, batch: Batch) -> Steps[Found]:
+        """Every word cell of the pages, over all the sizes they are read at."""
+        whole = batch.picture(SIDE).to(self.kind)
+        sizes = [_reading_size(size, self.reading_edge) for size in batch.sizes]
+        page = whole if sizes == batch.sizes else shrink(whole, batch.sizes, sizes, *padded(sizes, SIDE))
+        copies = [(page, sizes)]
+        for scale in self._config["scales"]:
+            small = [_copy_size(size, scale) for size in sizes]
+            room = (round(page.shape[1] * scale), round(page.shape[2] * scale))
+            copies.append((shrink(page, sizes, small, *padded([*small, room], SIDE // 4)), small))
+        found, counts = yield from self._look(copies)
+        on_page = counts[0]
+        tiny = self._with_tiny_type(found, on_page, len(batch.sizes))
+        wanted = [~tiny[found.page[:on_page]], found.em[on_page:] >= self._config["large"]]
+        keep = torch.cat(wanted)
+        ((*flags, kept),) = yield from fetch(torch.cat([tiny, keep.sum()[None]]))
+        found = found.only(rows_of(keep, int(kept)))
+        again = [n for n in range(batch.pages) if flags[n]]
+        if again:
+            found = Found.join([(yield from self._read_larger(batch, whole, again)), found])
+        return found
+
+    def _read_larger(self, batch: Batch, whole: Tensor, numbers: list[int]) -> Steps[Found]:
+        """Some pages of the batch at the larger size: a few at a time, so that there are few shapes."""
+        larger = [_reading_size(size, self.longest_edge) for size in batch.sizes]
+        room, copies, chosen = padded(larger, SIDE), [], []
+        together = min(LARGER_PAGES, len(batch.sizes))
+        for some in (numbers[at : at + together] for at in range(0, len(numbers), together)):
+            spare = together - len(some)
+            these = on(some + some[:1] * spare, self.device, torch.int64)
+            old, new = ([sizes[n] for n in some] + [(1, 1)] * spare for sizes in (batch.sizes, larger))
+            copies.append((shrink(whole[these], old, new, *room), new))
+            chosen.append(these)
+        found, counts = yield from self._look(copies)
+        found.page = torch.cat(
+            [some[page] for some, page in zip(chosen, found.page.split(counts), strict=True)]
+        )
+        found.copy = torch.zeros_like(found.copy)  # in place of the page itself
+        return found
+
+    def _with_tiny_type(self, found: Found, on_page: int, pages: int) -> Tensor:
+        """Which pages have a ``type_size`` below ``tiny``: half of what was read is smaller than that."""
+        page, chance = found.page[:on_page], found.chance[:on_page]
+        small = chance * (found.em[:on_page] < self._config["tiny"])
+        sums = torch.zeros(2, pages, device=page.device)
+        sums.index_add_(1, page, torch.stack([chance, small]))
+        return (sums[0] >= LEAST_READ) & (sums[1] >= sums[0] / 2)
+
+    def _look(self, copies: Sequence[tuple[Tensor, list[tuple[int, int]]]]) -> Steps[tuple[Found, list[int]]]:
+        """The word cells of all copies of the pages, one copy after the other, and how many each has."""
+        device, seen = self.device, []
+        all_sizes = on([sizes for _, sizes in copies], device, torch.int64)
+        for (picture, _), size in zip(copies, all_sizes, strict=True):
+            word, fine, coarse, _ = self.trunk((255 - picture)[:, None] / 255)
+            rows = torch.arange(word.shape[1], device=device) * CELL + CELL // 2
+            columns = torch.arange(word.shape[2], device=device) * CELL + CELL // 2
+            # what lies beyond a page repeats its edge
+            inside = (rows < size[:, :1])[:, :, None] & (columns < size[:, 1:])[:, None, :]
+            mask = ((word > self._config["floor"]) & inside).reshape(-1)
+            seen.append((mask, word, fine, coarse, 1 / size.flip(1)))
+        (counts,) = yield from fetch(torch.stack([mask.sum() for mask, *_ in seen]))
+        parts = []
+        many = counts.tolist()
+        for copy, ((mask, word, fine, coarse, pixels), count) in enumerate(zip(seen, many, strict=True)):
+            place = rows_of(mask, count)
+            height, width = word.shape[1:]
+            page, row, column = place // (height * width), place // width % height, place % width
+            pixel = pixels[page]
+            middle = (torch.stack([column, row], 1) * CELL + CELL / 2) * pixel
+            features = cell_features(fine, coarse, page, row, column)
+            number = torch.full_like(page, copy)
+            parts.append((page, middle, pixel, word.reshape(-1)[place], features, number))
+        page, middle, pixel, word, features, number = map(torch.cat, zip(*parts, strict=True))
+        looked = self.network.head.look(features)
+        em = torch.exp2(self.network.size(looked)[:, 0].float())
+        return Found(page, middle, pixel, torch.sigmoid(word.float()), looked, em, number), many
+
+    def name_words(self, found: Found) -> tuple[Tensor, Tensor]:
+        """Probabilities and terms of the best few of each cell."""
+        named = [
+            best_terms(self.network.head.name(part), self._config["best"])
+            for part in found.looked.split(HEAD_CELLS)
+        ]
+        probability, term = (torch.cat(column) for column in zip(*named, strict=True))
+        return probability.float() * found.chance[:, None] ** self._config["doubt"], term
+
+    @torch.inference_mode()
+    def _read_samples(self, pictures: Sequence[Image.Image]) -> list[Reading]:
+        batch = self.send(self.pack(pictures, turn=False))
+        found, _ = finish(self._look([(batch.picture(SIDE).to(self.kind), batch.sizes)]))
+        probability, _ = self.name_words(found)
+        return _readings(_certainty(found, probability, len(batch.sizes)).cpu().numpy())[: batch.pages]
+
+    def _turned(self, batch: Batch, readings: Sequence[Reading]) -> dict[int, SparseVector]:
+        """The vectors of the pages that had to be turned, by their number.
+
+        There are few, so all of it waits for the device, and pages come back from there.
+        """
+        turned: dict[int, Image.Image] = {}
+        for number, reading in enumerate(readings):
+            if reading.is_doubtful or (reading.has_words and batch.askew[number]):
+                image = Image.fromarray(batch.grey(number).cpu().numpy())
+                pose = find_pose(image, reading, self.reading_edge, self._read_samples)
+                if pose != AS_IT_IS:
+                    turned[number] = pose.turned(image)
+        if not turned:
+            return {}
+        vectors = finish(self.vectors(self.send(self.pack(list(turned.values()), turn=False)), turn=False))
+        return dict(zip(turned, vectors, strict=True))
+
+    def vectors(self, batch: Batch, turn: bool = True) -> Steps[list[SparseVector]]:
+        """As ``ReaderEncoder._pool``: the counts of all pages at once, on the device.
+
+        Where pages are to be turned, those that need it are read again.
+        """
+        found = yield from self.find(batch)
+        terms = len(self._tokenizer)
+        probability, term = self.name_words(found)
+        counts = torch.zeros(len(batch.sizes) * terms, device=self.device)
+        counts.scatter_add_(0, (found.page[:, None] * terms + term).view(-1), probability.view(-1))
+        counts = counts.view(-1, terms)[: batch.pages]
+        kept = counts * self._worth_here > self._point["least"]
+        places = rows_of(kept.view(-1), min(kept.numel(), term.numel()))  # room for every term that was read
+        pairs = yield from self._pairs(found, probability, term, batch)
+        certainty = _certainty(found, probability, len(batch.sizes))
+        values, numbers, each, lengths, sums, *columns = yield from fetch(
+            counts.view(-1)[places], (places % terms).int(), kept.sum(1), counts.sum(1), certainty, *pairs
+        )
+        turned = self._turned(batch, _readings(sums)[: batch.pages]) if turn else {}
+        yield HOST_ONLY
+        words = [
+            self.weigh(page_terms, page_counts, length)
+            for (page_terms, page_counts), length in zip(
+                _by_page(each, numbers.astype(np.uint32), values), lengths.tolist(), strict=True
+            )
+        ]
+        vectors = self._joined(words, lengths, *columns) if columns else words
+        return [turned.get(number, vector) for number, vector in enumerate(vectors)]
+
+    def _pairs(self, found: Found, probability: Tensor, term: Tensor, batch: Batch) -> Steps[list[Tensor]]:
+        """The neighbours that are kept: how many on each page, their numbers, expected counts, checks and
+        terms; none of it where the point has no pairs.
+        """
+        if "pair" not in self._point:
+            return []
+        copies = 1 + len(self._config["scales"])
+        sheet, em = (
+            column.repeat_interleave(CANDIDATES) for column in (found.page * copies + found.copy, found.em)
+        )
+        place = (found.middle / found.pixel).double().repeat_interleave(CANDIDATES, 0)
+        best = (term[:, :CANDIDATES].reshape(-1), probability[:, :CANDIDATES].reshape(-1))
+        standing = Standing(sheet, place, em.double(), *best)
+        counts, whole, checks, seen = yield from self._neighbours_here.counted(
+            standing, copies, len(batch.sizes)
+        )
+        kept = ((counts > self._point["pair"]) | (whole > WHOLE))[: batch.pages]
+        counts = torch.maximum(counts, whole)
+        (many,) = yield from fetch(kept.sum()[None])
+        places = rows_of(kept.view(-1), int(many[0]))
+        columns = (column.view(-1)[places] for column in (counts, checks, seen))
+        return [kept.sum(1), places % PAIRS, *columns]
+
+    def _joined(
+        self,
+        words: Sequence[SparseVector],
+        lengths: NDArray[Any],
+        each: NDArray[Any],
+        numbers: NDArray[Any],
+        counts: NDArray[Any],
+        checks: NDArray[Any],
+        terms: NDArray[Any],
+    ) -> list[SparseVector]:
+        """The vectors of the pages' words with their pairs, as ``_pairs`` has them."""
+        self._neighbours.note(numbers, terms >> 32, terms & (1 << 32) - 1)
+        return [
+            self._add_pairs(vector, Kept(*columns), length)
+            for vector, columns, length in zip(
+                words, _by_page(each, numbers, counts, checks), lengths.tolist(), strict=True
+            )
+        ]
+
+
+def _certainty(found: Found, probability: Tensor, pages: int) -> Tensor:
+    """(3, pages) what a ``Reading`` of each page sums up."""
+    best = probability[:, 0]
+    sums = torch.zeros(3, pages, device=best.device)
+    return sums.index_add_(1, found.page, torch.stack([torch.ones_like(best), best, best * best]))
+
+
+def _readings(sums: NDArray[Any]) -> list[Reading]:
+    return [Reading(int(places), chance, squared) for places, chance, squared in sums.T.tolist()]
+
+
+def _by_page(each: NDArray[Any], *columns: NDArray[Any]) -> list[tuple[NDArray[Any], ...]]:
+    """The columns cut into pages; ``each`` has how many rows."""
+    ends = np.cumsum(each)
+    cut = (np.split(column[: ends[-1]], ends[:-1]) for column in columns)
+    return list(zip(*cut, strict=True))
+
+
+def _reading_size(size: tuple[int, int], edge: int) -> tuple[int, int]:
+    """(height, width) that ``ReaderEncoder`` reads a page of this size at."""
+    width, height = fit_size(size[1], size[0], edge, enlarge=True)
+    return height, width
+
+
+def _copy_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
+    """(height, width) of its small copy."""
+    width, height = fit_size(size[1], size[0], max(BLOCK, round(max(size) * scale)))
+    return height, width

@@ -1,0 +1,1 @@
+"""What a page is about, beyond its words."""

@@ -1,0 +1,180 @@
+"""What a page is about, beyond its words: a direction for every stretch of it, and a table of vectors for
+queries.
+
+A small text model (MiniLM) reads the words of a page in windows and gives each window a direction. For a
+query no network runs: its vector is the sum of its tokens' vectors, looked up in a table that was trained
+to meet the model's own vectors of whole questions (docs/meaning.md). So a query lies near the pages that
+answer it, whatever words it uses.
+
+The table also says which words a page would answer without holding them. A token's weight on a window is
+the product of the two vectors: a window's direction is its expansion over the whole vocabulary, in few
+bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence, Set
+from functools import cache, cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.encode.meaning.wordpiece import WordPiece, words
+from vsplade.types import Direction, Windows
+
+MODEL = Path(__file__).parents[1] / "data" / "meaning"
+WINDOW = 200
+"""Tokens of a window, at most."""
+MOST_WINDOWS = 8
+"""Windows of one page; of a longer page some stretches are left out."""
+_FILES = ("page.onnx", "query.npy", "query_scale.npy", "centroids.npy", "vocab.txt", "meaning.json")
+
+
+def is_shipped() -> bool:
+    return (MODEL / "meaning.json").is_file()
+
+
+def page_windows(count: int, size: int = WINDOW) -> list[tuple[int, int]]:
+    """Where each window of a page of ``count`` tokens begins and ends: all about equally long."""
+    parts = max(1, -(-count // size))
+    edges = [round(part * count / parts) for part in range(parts + 1)]
+    windows = list(pairwise(edges))
+    if parts <= MOST_WINDOWS:
+        return windows
+    return [windows[n] for n in np.linspace(0, parts - 1, MOST_WINDOWS).round().astype(int)]
+
+
+def rounded(vectors: NDArray[np.float32]) -> NDArray[np.int8]:
+    """8 bits a number; only the direction of a vector counts, so each has a scale of its own."""
+    most = np.maximum(np.abs(vectors).max(axis=-1, keepdims=True), 1e-12)
+    codes: NDArray[np.int8] = np.round(vectors * (127 / most)).astype(np.int8)
+    return codes
+
+
+class MeaningModel:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        facts: dict[str, Any] = json.loads((folder / "meaning.json").read_text("utf-8"))
+        self.dimensions: int = facts["dimensions"]
+        settings = json.dumps([facts, WINDOW, MOST_WINDOWS], sort_keys=True)
+        self.fingerprint = hashlib.blake2b(settings.encode(), digest_size=8).hexdigest()
+
+    @classmethod
+    @cache
+    def load(cls) -> MeaningModel:
+        """The model that ships in the package."""
+        return cls(MODEL)
+
+    @cached_property
+    def _session(self) -> Any:
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+        import onnxruntime
+
+        settings = onnxruntime.SessionOptions()
+        settings.intra_op_num_threads = settings.inter_op_num_threads = 1  # pages run side by side instead
+        settings.log_severity_level = 3
+        path = str(self._folder / "page.onnx")
+        return onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
+
+    @cached_property
+    def _wordpiece(self) -> WordPiece:
+        return WordPiece.load(self._folder / "vocab.txt")
+
+    @cached_property
+    def _codes(self) -> NDArray[np.int8]:
+        codes: NDArray[np.int8] = np.load(self._folder / "query.npy", mmap_mode="r", allow_pickle=False)
+        return codes
+
+    @cached_property
+    def _scale(self) -> NDArray[np.float32]:
+        scale: NDArray[np.float32] = np.load(self._folder / "query_scale.npy", allow_pickle=False)
+        return scale
+
+    @cached_property
+    def _centroids(self) -> NDArray[np.float32]:
+        """Directions that windows are sorted by, so that a search looks at the near ones only."""
+        codes = np.load(self._folder / "centroids.npy", allow_pickle=False).astype(np.float32)
+        centroids: NDArray[np.float32] = codes / np.linalg.norm(codes, axis=1, keepdims=True)
+        return centroids
+
+    def prepare(self) -> None:
+        """Load what pages need, once, before several threads ask for it."""
+        self._session, self._wordpiece, self._centroids  # noqa: B018
+
+    def encode_page(self, page_words: Sequence[str]) -> Windows | None:
+        """For a page's words in reading order; None for a page without any."""
+        tokens = [token for word in page_words for token in self._wordpiece.word(word)]
+        if not tokens:
+            return None
+        spans = page_windows(len(tokens))
+        longest = max(last - first for first, last in spans) + 2
+        rows = np.full((len(spans), longest), len(self._wordpiece), np.int32)
+        for row, (first, last) in enumerate(spans):
+            rows[row, : last - first + 2] = [self._wordpiece.start, *tokens[first:last], self._wordpiece.end]
+        vectors = self._session.run(None, {"tokens": rows, "certainty": np.ones(rows.shape, np.float32)})[0]
+        clusters = (vectors @ self._centroids.T).argmax(axis=1)
+        return Windows(rounded(vectors), clusters.astype(np.uint16))
+
+    def encode_text(self, text: str) -> Windows | None:
+        return self.encode_page(words(text))
+
+    def encode_query(self, text: str) -> Direction | None:
+        """The sum of the tokens' vectors, of length 1; None where there is nothing to add up."""
+        tokens = self._wordpiece.encode(text)
+        total = self.vectors(tokens).sum(axis=0)
+        length = float(np.linalg.norm(total))
+        if length < 1e-6:
+            return None
+        vector = (total / length).astype(np.float32)
+        nearness = self._centroids @ vector
+        return Direction(vector, np.argsort(-nearness, kind="stable").astype(np.uint16))
+
+    def vectors(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """Rows of the table: long ones for tokens that tell much."""
+        rows = np.asarray(tokens, np.int64)
+        vectors: NDArray[np.float32] = self._codes[rows].astype(np.float32) * self._scale[rows, None]
+        return vectors
+
+    def word_vectors(self, given: Sequence[str]) -> NDArray[np.float32]:
+        """A row a word: the sum over its tokens."""
+        out = np.zeros((len(given), self.dimensions), np.float32)
+        for row, word in enumerate(given):
+            out[row] = self.vectors(self._wordpiece.encode(word)).sum(axis=0)
+        return out
+
+    def expansions(self, windows: Windows, page_words: Set[str], most: int) -> list[tuple[str, float]]:
+        """Words that the page does not hold and would answer, with their weights: the largest products of
+        a word's vector with one of the page's windows.
+        """
+        codes = windows.codes.astype(np.float32)
+        codes /= np.linalg.norm(codes, axis=1, keepdims=True)
+        weights = (self._codes.astype(np.float32) @ codes.T).max(axis=1) * self._scale
+        found: list[tuple[str, float]] = []
+        for token in np.argsort(-weights, kind="stable").tolist():
+            word = self._wordpiece.token(token)
+            if len(word) > 2 and word.isalpha() and word.isascii() and word not in page_words:
+                found.append((word, float(weights[token])))
+            if len(found) == most or weights[token] <= 0:
+                break
+        return found
+
+    def meant_by(self, word: str, page_words: Sequence[str], most: int = 3) -> list[str]:
+        """The words of a page that come nearest to a word of the query, nearest first."""
+        if not page_words:
+            return []
+        asked = self.word_vectors([word])[0]
+        given = self.word_vectors(page_words)
+        lengths = np.linalg.norm(given, axis=1) * np.linalg.norm(asked)
+        nearness = given @ asked / np.maximum(lengths, 1e-6)
+        best = np.argsort(-nearness, kind="stable")[:most]
+        return [page_words[n] for n in best if nearness[n] > NEAR]
+
+
+NEAR = 0.35
+"""Words at less than this cosine are not named as what was meant."""

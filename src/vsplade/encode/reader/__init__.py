@@ -1,0 +1,1 @@
+"""The page reader that ships: pixels to words and weights."""

@@ -1,0 +1,195 @@
+"""Pixels to cells: which terms stand where on a page, by onnxruntime.
+
+A page is read at one size and on two small copies, for large type; where most of its type turns out to be
+tiny, it is read again at a larger size. On each, the trunk finds the cells where a word piece has its middle,
+in windows around the ink, and the head names it. What was read on the page and is too small on a copy counts
+as blank there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.encode.reader import ink_windows
+from vsplade.encode.reader.ink_windows import BLOCK, CELL
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+FOLD = 4
+HEAD_ROWS = 128
+"""Cells named at a time: their logits over the vocabulary stay in the cache."""
+LEAST_READ = 3.0
+"""Words, at least, by which the size of a page's type is judged."""
+
+SURE = 0.3
+"""Words with at least this chance of standing on the page are not looked for on a copy that is too small."""
+AROUND = 2.5
+"""Ems around the middle of a word piece, each way, that are taken for it."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What was read: one row a cell, the best few terms of each."""
+
+    middle: NDArray[np.float32]  # (n, 2) x, y in fractions of the page
+    pixel: NDArray[np.float32]  # (n, 2) one pixel of the copy it was read on, in fractions of the page
+    probability: NDArray[np.float32]  # (n, best), that the term stands there
+    term: NDArray[np.int32]
+    em: NDArray[np.float32]  # (n,) of the type, in pixels of the copy
+    chance: NDArray[np.float32] | None = None  # (n,) that a word stands there at all, where that was kept
+
+
+@dataclass(frozen=True)
+class Words:
+    """Where words stand on a copy of the page: one row a cell that holds the middle of a piece."""
+
+    place: NDArray[np.int64]  # (n, 2) x, y in pixels of the copy
+    chance: NDArray[np.float32]
+    features: NDArray[np.float32]
+    size: tuple[int, int]
+    """Of the copy: width, height."""
+
+    @property
+    def pixel(self) -> NDArray[np.float32]:
+        """(n, 2) one pixel of the copy, in fractions of the page."""
+        return np.repeat(np.array([[1 / side for side in self.size]], np.float32), len(self.place), axis=0)
+
+    def only(self, rows: NDArray[np.bool_]) -> Words:
+        return Words(self.place[rows], self.chance[rows], self.features[rows], self.size)
+
+
+def type_size(em: NDArray[np.float32], weight: NDArray[np.float32]) -> float:
+    """The em that half of what was read is smaller than; infinite where next to nothing was."""
+    order = np.argsort(em, kind="stable")
+    running = np.cumsum(weight[order])
+    if not len(order) or running[-1] < LEAST_READ:
+        return np.inf
+    return float(em[order[np.searchsorted(running, running[-1] / 2)]])
+
+
+def fold(picture: NDArray[Any]) -> NDArray[Any]:
+    """(height, width) to (1, 16, height / 4, width / 4): the pixels of each 4 x 4 block become channels."""
+    height, width = picture.shape
+    blocks = picture.reshape(height // FOLD, FOLD, width // FOLD, FOLD).transpose(1, 3, 0, 2)
+    return np.ascontiguousarray(blocks).reshape(1, FOLD * FOLD, height // FOLD, width // FOLD)
+
+
+def at_size(grey: Image.Image, edge: int) -> Image.Image:
+    """The page at the size that it is read at."""
+    from vsplade.pages import fit
+
+    return fit(grey, edge, enlarge=True)
+
+
+class CellReader:
+    def __init__(self, folder: Path, config: dict[str, Any], edge: int) -> None:
+        """``edge`` is the longest edge that most pages are read at, in pixels."""
+        self._config, self._edge = config, edge
+        self._trunk, self._head, self._size = (
+            _session(folder / name) for name in ("trunk.onnx", "head.onnx", "size.onnx")
+        )
+
+    def read(self, image: Image.Image) -> Cells:
+        """Every word cell of a page, over all the sizes it is read at."""
+        grey = image.convert("L")
+        page = at_size(grey, self._edge)
+        words = self.find_words(page)
+        em = self.type_sizes(words)
+        if type_size(em, words.chance) < self._config["tiny"]:
+            words = self.find_words(at_size(grey, round(self._edge * float(self._config["zoom"]))))
+            em = self.type_sizes(words)
+        copies = [words]
+        for scale in self._config["scales"]:
+            copy = self._copy(page, scale)
+            large = self.find_words(copy, self._known(words, em, copy.size))
+            copies.append(large.only(self.type_sizes(large) >= self._config["large"]))
+        return self.name(copies)
+
+    def read_as_it_is(self, picture: Image.Image) -> Cells:
+        """A grey picture at its own size, without copies: enough to tell how surely it is read."""
+        return self.name([self.find_words(picture)])
+
+    def _known(self, words: Words, em: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.bool_]:
+        """Cells of a copy of this size where words stand that were read on the page and are too small now."""
+        scale = size[0] / words.size[0]
+        small = (words.chance > SURE) & (em * scale < self._config["large"])
+        middle = (words.place[small, ::-1] + CELL / 2) * scale
+        around = em[small, None] * scale * AROUND
+        sides = np.concatenate([middle - around, middle + around], axis=1)
+        shape = (-(-size[1] // BLOCK) * 2, -(-size[0] // BLOCK) * 2)
+        return ink_windows.filled(np.round(sides / CELL).astype(np.int64), shape)
+
+    @staticmethod
+    def _copy(page: Image.Image, scale: float) -> Image.Image:
+        from vsplade.pages import fit
+
+        return fit(page, max(BLOCK, round(max(page.size) * scale)))
+
+    def find_words(self, copy: Image.Image, known: NDArray[np.bool_] | None = None) -> Words:
+        """Where words stand on a copy; ``known`` cells of it need not be looked at."""
+        grey = np.asarray(copy)
+        padding = ((0, -grey.shape[0] % BLOCK), (0, -grey.shape[1] % BLOCK))
+        padded = np.pad(grey, padding, mode="edge")
+        width = self._config["network"]["middle"] + self._config["network"]["coarse"]
+        places, chances = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.float32)]
+        features = [np.zeros((0, width), np.float32)]
+        shown, owner = ink_windows.windows(padded, known)
+        for number, (top, left, bottom, right) in enumerate(shown):
+            window = padded[top * CELL : bottom * CELL, left * CELL : right * CELL]
+            dark = fold(255 - window).astype(np.float32) / 255
+            word, fine, coarse = self._trunk.run(None, {"picture": dark})
+            own = owner[top:bottom, left:right] == number
+            rows, columns = np.nonzero((word[0] > self._config["floor"]) & own)
+            seen = np.concatenate([fine[0][:, rows, columns], coarse[0][:, rows // 2, columns // 2]])
+            features.append(np.ascontiguousarray(seen.T))
+            chances.append(1 / (1 + np.exp(-word[0][rows, columns])))
+            places.append(np.stack([columns + left, rows + top], 1) * CELL)
+        return Words(np.concatenate(places), np.concatenate(chances), np.concatenate(features), copy.size)
+
+    def type_sizes(self, words: Words) -> NDArray[np.float32]:
+        """The em of each word in pixels of the copy: a small part of the head, done before naming."""
+        if not len(words.features):
+            return np.zeros(0, np.float32)
+        em: NDArray[np.float32] = self._size.run(None, {"features": words.features})[0]
+        return em
+
+    def name(self, copies: Sequence[Words]) -> Cells:
+        """The best few terms of each cell, of all copies together: few cells stand on the small ones."""
+        best = int(self._config["best"])
+        probabilities, terms = [np.zeros((0, best), np.float32)], [np.zeros((0, best), np.int32)]
+        ems = [np.zeros(0, np.float32)]
+        features = np.concatenate([words.features for words in copies])
+        for at in range(0, len(features), HEAD_ROWS):
+            rows = features[at : at + HEAD_ROWS]
+            probability, term, em = self._head.run(None, {"features": rows})
+            probabilities.append(probability)
+            terms.append(term)
+            ems.append(em)
+        pixel = np.concatenate([words.pixel for words in copies])
+        middle = np.concatenate([(words.place + CELL / 2) * words.pixel for words in copies])
+        chance = np.concatenate([words.chance for words in copies])
+        probability = np.concatenate(probabilities) * chance[:, None] ** self._config["doubt"]
+        columns = (probability, np.concatenate(terms), np.concatenate(ems))
+        return Cells(middle.astype(np.float32), pixel, *columns, chance)
+
+
+def _session(path: Path) -> Any:
+    # Its official builds tell their maker how they are used, and keep a file for that in the home folder.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = 1  # pages run side by side instead: no waiting in a small layer
+    settings.inter_op_num_threads = 1
+    # the head's logits are kept for the next cells: the system would clear new memory each time
+    settings.enable_cpu_mem_arena = path.name == "head.onnx"
+    settings.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])

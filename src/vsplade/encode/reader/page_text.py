@@ -1,0 +1,258 @@
+"""Cells to text: the words that the reader saw, in reading order, each with its place and its certainty.
+
+Neighbouring cells often see the same word, and so do the copies of a page: of several that lie on one place
+the surest stays. Words at one height that stand close together make a line; lines below each other make a
+block; blocks are read column by column. A rare word is read in pieces (its beginning, middle and end), which
+are joined here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.encode.reader.bigrams import on_one_line
+from vsplade.encode.reader.boxes import ABOVE, BELOW, TYPE, width_of
+from vsplade.encode.tokenizer import GOES_ON, Tokenizer, letters_of
+from vsplade.types import Box
+
+if TYPE_CHECKING:
+    from vsplade.encode.reader.detect import Cells
+
+LEAST = 0.2
+"""Words that are less likely than this are not read out."""
+SAME_PLACE = 0.35
+"""Two readings lie on one place if they share so much of the width of the narrower one."""
+SAME_WORD = 0.7
+"""The same term twice is one reading up to so many em apart, and a third of its width.
+
+Middles are not exact.
+"""
+WORD_GAP = 1.6
+"""Em between two words of a line, at most; a wider gap is another column or table cell."""
+PIECE_GAP = 1.2
+"""Em between two pieces of one word, at most: letters may stand between them."""
+SAME_TYPE = 0.6
+"""Octaves by which the type of one line may differ."""
+LINE_GAP = 1.9
+"""Em from one line of a block to the next, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of a page: what was read, where, and how sure the reader is of it."""
+
+    text: str
+    box: Box
+    certainty: float
+    terms: tuple[int, ...]
+    """As the tokenizer would split it; more than one for a rare word."""
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """What stays of the cells: one row a piece of a word, in fractions of the page's height."""
+
+    term: NDArray[np.int64]
+    chance: NDArray[np.float64]
+    x: NDArray[np.float64]  # the middle
+    y: NDArray[np.float64]
+    em: NDArray[np.float64]
+    width: NDArray[np.float64]
+
+    def only(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> _Pieces:
+        return _Pieces(
+            self.term[rows], self.chance[rows], self.x[rows], self.y[rows], self.em[rows], self.width[rows]
+        )
+
+
+class PageText:
+    """Puts the words of a page's cells in order."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        tokens = [tokenizer.token(term) for term in range(len(tokenizer))]
+        self._letters = [letters_of(token) for token in tokens]
+        self._goes_on = np.array([token.endswith(GOES_ON) for token in tokens])
+        self._went_on = np.array([token.startswith(GOES_ON) for token in tokens])
+        self._width = np.array([width_of(letters) for letters in self._letters])
+
+    def lines(self, cells: Cells) -> list[list[Word]]:
+        """The page's words, a list for each line, in reading order."""
+        pieces, ratio = self._pieces(cells)
+        return [self._words(pieces, line, ratio) for line in in_order(pieces, self._lines(pieces))]
+
+    def terms(self, cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The terms of the page in reading order, and how sure each is."""
+        pieces, _ = self._pieces(cells)
+        order = [row for line in in_order(pieces, self._lines(pieces)) for row in line]
+        return pieces.term[order], pieces.chance[order]
+
+    def _pieces(self, cells: Cells) -> tuple[_Pieces, float]:
+        """The surest reading of every place; and the page's width over its height."""
+        ratio = float(cells.pixel[0, 1] / cells.pixel[0, 0]) if len(cells.pixel) else 1.0
+        em = np.clip(cells.em, *TYPE) * cells.pixel[:, 1]
+        term = cells.term[:, 0].astype(np.int64)
+        x, y = cells.middle[:, 0].astype(np.float64) * ratio, cells.middle[:, 1].astype(np.float64)
+        chance = cells.probability[:, 0].astype(np.float64)
+        found = _Pieces(term, chance, x, y, em.astype(np.float64), self._width[term] * em)
+        found = found.only(found.chance > LEAST)
+        return found.only(_surest(found)), ratio
+
+    def _lines(self, pieces: _Pieces) -> list[list[int]]:
+        """Rows of pieces that follow one another on a line, from left to right."""
+        after = np.full(len(pieces.x), -1)
+        nearest = np.full(len(pieces.x), np.inf)
+        before = np.full(len(pieces.x), -1)
+        lefts, rights, gaps = [], [], []
+        for left, right in on_one_line(pieces.y, pieces.em):
+            gap = pieces.x[right] - pieces.x[left]
+            ahead = gap > 0
+            gap = gap - (pieces.width[left] + pieces.width[right]) / 2
+            inside = self._goes_on[pieces.term[left]] & self._went_on[pieces.term[right]]
+            gap /= pieces.em[left]
+            fits = ahead & (gap < np.where(inside, PIECE_GAP, WORD_GAP))
+            fits &= np.abs(np.log2(pieces.em[right] / pieces.em[left])) < SAME_TYPE
+            lefts.append(left[fits])
+            rights.append(right[fits])
+            gaps.append((pieces.x[right] - pieces.x[left])[fits])
+        if lefts:
+            left, right, gap = np.concatenate(lefts), np.concatenate(rights), np.concatenate(gaps)
+            for row in np.argsort(gap, kind="stable"):  # the nearest neighbours find each other first
+                one, other = left[row], right[row]
+                if after[one] < 0 and before[other] < 0:
+                    after[one], before[other], nearest[one] = other, one, gap[row]
+        return [list(_follow(int(first), after)) for first in np.flatnonzero(before < 0)]
+
+    def _words(self, pieces: _Pieces, line: Sequence[int], ratio: float) -> list[Word]:
+        words: list[list[int]] = []
+        for row in line:
+            term = pieces.term[row]
+            if words and self._went_on[term] and self._goes_on[pieces.term[words[-1][-1]]]:
+                words[-1].append(row)
+            else:
+                words.append([row])
+        return [self._word(pieces, rows, ratio) for rows in words]
+
+    def _word(self, pieces: _Pieces, rows: list[int], ratio: float) -> Word:
+        terms = tuple(int(term) for term in pieces.term[rows])
+        left = min(pieces.x[row] - pieces.width[row] / 2 for row in rows) / ratio
+        right = max(pieces.x[row] + pieces.width[row] / 2 for row in rows) / ratio
+        em = float(pieces.em[rows].mean())
+        middle = float(pieces.y[rows].mean())
+        span = float(pieces.x[rows[-1]] - pieces.x[rows[0]]) / em
+        text = self._letters[terms[0]] if len(rows) == 1 else self._joined(terms, span)
+        sides = (left, middle - ABOVE * em, right, middle + BELOW * em)
+        box = Box(*(min(1.0, max(0.0, float(side))) for side in sides))
+        return Word(text, box, float(pieces.chance[rows].min()), terms)
+
+    def _joined(self, terms: Sequence[int], span: float) -> str:
+        """The word of these pieces: the length at which they agree where they overlap.
+
+        ``span`` is from the middle of the first to the middle of the last, in em. Letters that no piece shows
+        are left out.
+        """
+        parts = [self._letters[term] for term in terms]
+        first, last = parts[0], parts[-1]
+        middle = parts[1] if len(parts) == 3 else ""
+        each = (self._width[terms[0]] + self._width[terms[-1]]) / (len(first) + len(last))
+        expected = span / each + (len(first) + len(last)) / 2
+        fitting = [
+            (abs(size - expected), word)
+            for size in range(max(map(len, parts)), 25)
+            if (word := _placed(first, middle, last, size)) is not None
+        ]
+        return min(fitting)[1] if fitting else "".join(parts)
+
+
+def _placed(first: str, middle: str, last: str, size: int) -> str | None:
+    """A word of ``size`` letters that begins, goes on and ends so; None where the three contradict."""
+    letters: list[str] = [""] * size
+    for part, start in ((first, 0), (middle, (size - len(middle)) // 2), (last, size - len(last))):
+        for place, letter in enumerate(part, start):
+            if not 0 <= place < size or (letters[place] and letters[place] != letter):
+                return None
+            letters[place] = letter
+    return "".join(letters)
+
+
+def _surest(pieces: _Pieces) -> NDArray[np.int64]:
+    """Rows of pieces that no surer one lies on, in the order of their certainty."""
+    hidden = np.zeros(len(pieces.x), bool)
+    overlaps: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+    for one, other in on_one_line(pieces.y, pieces.em):
+        apart = np.abs(pieces.x[one] - pieces.x[other])
+        narrow = np.minimum(pieces.width[one], pieces.width[other])
+        near = (pieces.width[one] + pieces.width[other]) / 2 - apart > SAME_PLACE * narrow
+        same = pieces.term[one] == pieces.term[other]
+        near |= same & (apart < SAME_WORD * pieces.em[one] + pieces.width[one] / 3)
+        surer = pieces.chance[one] > pieces.chance[other]
+        surer |= (pieces.chance[one] == pieces.chance[other]) & (one < other)
+        overlaps.append((one[near & surer], other[near & surer]))
+    if overlaps:
+        sure = np.concatenate([one for one, _ in overlaps])
+        less = np.concatenate([other for _, other in overlaps])
+        order = np.lexsort((less, -pieces.chance[sure]))
+        for one, other in zip(sure[order].tolist(), less[order].tolist(), strict=True):
+            if not hidden[one]:
+                hidden[other] = True
+    return np.flatnonzero(~hidden)
+
+
+def _follow(row: int, after: NDArray[np.int64]) -> Iterator[int]:
+    while row >= 0:
+        yield row
+        row = int(after[row])
+
+
+@dataclass
+class _Block:
+    left: float
+    top: float
+    right: float
+    bottom: float
+    em: float
+    lines: list[list[int]]
+
+
+def in_order(pieces: _Pieces, lines: list[list[int]]) -> list[list[int]]:
+    """Lines in reading order: down each block; of two blocks side by side the left one first."""
+    blocks: list[_Block] = []
+    lines = sorted(lines, key=lambda line: float(np.mean(pieces.y[line])))
+    for line in lines:
+        left = float(pieces.x[line[0]] - pieces.width[line[0]] / 2)
+        right = float(pieces.x[line[-1]] + pieces.width[line[-1]] / 2)
+        middle, em = float(np.mean(pieces.y[line])), float(np.mean(pieces.em[line]))
+        best = None
+        for block in blocks:
+            overlap = min(right, block.right) - max(left, block.left)
+            near = 0 < middle - block.bottom < LINE_GAP * max(em, block.em)
+            alike = abs(np.log2(em / block.em)) < SAME_TYPE
+            if near and alike and overlap > 0.3 * min(right - left, block.right - block.left):
+                best = block
+        if best is None:
+            blocks.append(_Block(left, middle, right, middle, em, [line]))
+        else:
+            best.left, best.right = min(best.left, left), max(best.right, right)
+            best.bottom = middle
+            best.em = em
+            best.lines.append(line)
+    return [line for block in _column_order(blocks) for line in block.lines]
+
+
+def _column_order(blocks: list[_Block]) -> list[_Block]:
+    """Top to bottom; a block waits for those on its left that begin before it ends."""
+    rest = sorted(blocks, key=lambda block: (block.top, block.left))
+    ordered: list[_Block] = []
+    while rest:
+        pick = rest[0]
+        for block in rest[1:]:
+            beside = block.right <= pick.left and block.top < pick.bottom + pick.em
+            if beside:
+                pick = block
+        ordered.append(pick)
+        rest.remove(pick)
+    return ordered

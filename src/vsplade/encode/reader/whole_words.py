@@ -1,0 +1,83 @@
+"""Whole words of queries, as the reader's pages have them: pieces, and hashes that say they are together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from vsplade.encode.hash_bits import CHECK, evidence
+from vsplade.encode.reader.bigrams import Neighbours
+from vsplade.encode.tokenizer import Tokenizer, normalise
+from vsplade.encode.units import Unit, readings, units
+from vsplade.types import Evidence, QueryWord
+
+WHOLE_WORD, WHOLE_NUMBER = 3.0, 8.0
+"""What a whole word, and a whole number or code, weighs in a query beside its pieces (docs/log.md)."""
+
+
+class ReaderWords:
+    def __init__(self, tokenizer: Tokenizer, neighbours: Neighbours, kept: bool) -> None:
+        """``kept``: pages have their neighbours. Where not, a page with all pieces of a word holds it."""
+        self._tokenizer, self._neighbours, self._kept = tokenizer, neighbours, kept
+
+    def readings(self, text: str) -> list[list[Unit]]:
+        """The units of a text as it is written and, where numbers can be, as they may be written."""
+        return readings(text, self._known)
+
+    def _known(self, run: str) -> bool:
+        return self._tokenizer.term(run) is not None
+
+    def pieces(self, unit: Unit) -> tuple[int, ...]:
+        return tuple(term for run in unit for term, _, _ in self._tokenizer.spans(run))
+
+    def weigh_whole(self, written: Sequence[Sequence[Unit]]) -> dict[int, float]:
+        """The numbers of the rare words, numbers and codes of ``readings``, and their query weights."""
+        weights: dict[int, float] = {}
+        for reading in written:
+            for unit in reading:
+                if len(unit) == 1 and self._known(unit[0]):
+                    continue
+                worth = WHOLE_NUMBER if any(run.isdigit() for run in unit) else WHOLE_WORD
+                hashes = self._neighbours.whole(self.pieces(unit))
+                weights |= {hash >> CHECK: worth / len(hashes) for hash in hashes}
+        return weights
+
+    def query_words(self, text: str) -> list[QueryWord]:
+        """Each word as it was typed, between white space."""
+        found = []
+        for typed in text.split():
+            wholes = [
+                tuple(dict.fromkeys(mark for unit in reading for mark in self._whole(unit)))
+                for reading in self.readings(typed)
+            ]
+            if wholes[0]:
+                parts = dict.fromkeys(self._tokenizer.encode(typed))
+                found.append(QueryWord(typed, tuple(parts), tuple(wholes)))
+        return found
+
+    def phrase(self, text: str) -> QueryWord:
+        """All words as a whole, and that each stands beside the next; those too light to be kept are passed
+        over.
+        """
+        found = list(units(normalise(text)))
+        pieces = [self.pieces(unit) for unit in found]
+        heavy = [[term for term in some if self._neighbours.heavy[term]] for some in pieces]
+        ends = [(some[0], some[-1]) for some in heavy if some]
+        beside = [hash for (_, left), (right, _) in pairwise(ends) for hash in self._hashes((left, right))]
+        marks = [mark for unit in found for mark in self._whole(unit)]
+        marks += [evidence(hash, len(self._tokenizer)) for hash in beside]
+        parts = dict.fromkeys(term for some in pieces for term in some)
+        return QueryWord(text, tuple(parts), (tuple(dict.fromkeys(marks)),))
+
+    def beginning(self, letters: str) -> QueryWord:
+        terms = self._tokenizer.beginning_with(normalise(letters))
+        return QueryWord(letters + "*", tuple(terms), tuple((Evidence(term),) for term in terms))
+
+    def _whole(self, unit: Unit) -> list[Evidence]:
+        """What a page has that holds this unit."""
+        pieces = self.pieces(unit)
+        hashes = (evidence(hash, len(self._tokenizer)) for hash in self._hashes(pieces))
+        return [*map(Evidence, pieces), *hashes]
+
+    def _hashes(self, pieces: tuple[int, ...]) -> list[int]:
+        return self._neighbours.whole(pieces) if self._kept else []

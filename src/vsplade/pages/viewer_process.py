@@ -1,0 +1,159 @@
+"""A viewer's process: one page at a time, as pixels, with the words of its text layer and where they stand.
+
+Run as ``python -m vsplade.pages.viewer_process``. As with ``worker``, everything that can crash or hang on a
+hostile file happens here, and ``protocol`` frames are all that comes out.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+from typing import Any
+
+from vsplade.errors import PageError
+from vsplade.pages.limits import Limits
+from vsplade.pages.pdf import PdfFile
+from vsplade.pages.protocol import write_frame
+from vsplade.pages.render_worker import Job, OpenFile, _bound_memory, _read_jobs, open_file, reason
+
+MAX_WORDS = 20_000
+"""Words of one text layer; what comes behind them is left out."""
+
+
+class ViewWorker:
+    """Keeps the last file open: people turn pages."""
+
+    def __init__(self, output: int, limits: Limits) -> None:
+        self._output = output
+        self._limits = limits
+        self._key: tuple[object, ...] | None = None
+        self._file: OpenFile | None = None
+
+    def run(self, job: Job) -> None:
+        try:
+            header, data = self._view(job)
+        except Exception as error:  # whatever a decoder throws at one page must not end the process
+            header, data = {"kind": "failed", "reason": reason(error)}, b""
+        write_frame(self._output, header, data)
+
+    def _view(self, job: Job) -> tuple[dict[str, Any], bytes | memoryview]:
+        file = self._open(job["path"])
+        number = job["number"]
+        if not 1 <= number <= file.pages:
+            raise PageError(f"has {file.pages} pages and no page {number}")
+        content = file.page(number, job["edge"])
+        header: dict[str, Any] = {
+            "kind": "page",
+            "pages": file.pages,
+            "width": content.width,
+            "height": content.height,
+            "text": content.text,
+            "words": layer_words(file, number) if job["words"] and isinstance(file, PdfFile) else [],
+        }
+        if content.pixels is None:
+            return header, b""
+        return header | {"mode": content.pixels.mode, "size": content.pixels.size}, content.pixels.data
+
+    def _open(self, path: str) -> OpenFile:
+        state = os.stat(path)
+        key = (path, state.st_mtime_ns, state.st_size, state.st_ino)
+        if self._file is not None and self._key == key:
+            return self._file
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._file = open_file(path, self._limits)
+        self._key = key
+        return self._file
+
+
+def layer_words(file: PdfFile, number: int) -> list[list[str | float]]:
+    """[text, left, top, right, bottom] of each word, in fractions of the page as it is shown."""
+    page = file.document[number - 1]
+    try:
+        layer = page.get_textpage()
+        try:
+            return _group(layer, _to_fractions(page))
+        finally:
+            layer.close()
+    finally:
+        page.close()
+
+
+def _to_fractions(page: Any) -> Any:
+    """From a PDF's own coordinates to fractions of the upright page, whatever its rotation and crop box."""
+    left, bottom, right, top = page.get_bbox()
+    width, height = max(right - left, 1e-6), max(top - bottom, 1e-6)
+    turn = page.get_rotation() % 360
+
+    def convert(box: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+        x1, x2 = (box[0] - left) / width, (box[2] - left) / width
+        y1, y2 = (box[1] - bottom) / height, (box[3] - bottom) / height
+        if turn == 90:
+            return y1, x1, y2, x2
+        if turn == 180:
+            return 1 - x2, y1, 1 - x1, y2
+        if turn == 270:
+            return 1 - y2, 1 - x2, 1 - y1, 1 - x1
+        return x1, 1 - y2, x2, 1 - y1
+
+    return convert
+
+
+def _group(layer: Any, convert: Any) -> list[list[str | float]]:
+    """Characters to words: they end at white space, and where the line ends."""
+    text = layer.get_text_range()
+    words: list[list[str | float]] = []
+    letters, box = "", None
+    # The text may hold characters that PDFium added (line ends); their index is one of the text layer all
+    # the same, as long as no character is outside the basic plane.
+    count = min(layer.count_chars(), len(text))
+    for place in range(count):
+        letter = text[place]
+        if letter.isspace() or letter in "\0\ufffe":
+            if letters and box:
+                words.append([letters, *_rounded(convert(box))])
+            letters, box = "", None
+            if len(words) >= MAX_WORDS:
+                return words
+            continue
+        here = layer.get_charbox(place)
+        letters += letter
+        box = here if box is None else (
+            min(box[0], here[0]), min(box[1], here[1]), max(box[2], here[2]), max(box[3], here[3])
+        )  # fmt: skip
+    if letters and box:
+        words.append([letters, *_rounded(convert(box))])
+    return words
+
+
+def _rounded(box: tuple[float, ...]) -> list[float]:
+    return [round(min(1.0, max(0.0, side)), 5) for side in box]
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's business
+    output = os.dup(1)
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.setmode(output, os.O_BINARY)
+    os.dup2(2, 1)
+    jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
+    threading.Thread(target=_read_jobs, args=(jobs,), daemon=True).start()
+    limits = Limits(**jobs.get()["limits"])
+    _bound_memory(limits)
+    worker = ViewWorker(output, limits)
+    write_frame(output, {"kind": "ready"})
+    while True:
+        try:
+            worker.run(jobs.get())
+        except BrokenPipeError:
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""I have words, give me weights and pages: filters, engines, two-stage search."""

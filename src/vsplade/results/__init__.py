@@ -1,1 +1,0 @@
-"""I have hits, make them useful: explain them, export what the index holds."""

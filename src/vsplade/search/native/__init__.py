@@ -1,0 +1,1 @@
+"""The compiled engine: numba, without the GIL."""

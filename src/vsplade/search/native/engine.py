@@ -1,0 +1,98 @@
+"""The engine for large indexes: hands the segments' memory to the compiled loops of answering.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from threading import local
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.search.native import segment_table
+from vsplade.search.native.accumulate import SHORT_QUERY
+from vsplade.search.native.answer import answer
+from vsplade.search.native.simd import LANES
+from vsplade.search.query_plan import Masks, Names, Ranking, Searchable, damaged_result
+from vsplade.store.array_file import Array
+from vsplade.store.postings import MAX_PAGES, row_stride
+from vsplade.types import SparseVector
+
+_LINE = 64
+
+
+class CompiledEngine:
+    """Safe on several threads: each has its own sums, everything else is read only."""
+
+    def __init__(self, parts: Sequence[Searchable]) -> None:
+        self._alive: list[Array] = []  # the table holds bare addresses: these keep the memory where it is
+        self._table = np.zeros((len(parts), segment_table.COLUMNS), dtype=np.int64)
+        for row, part in zip(self._table, parts, strict=True):
+            self._describe(row, part)
+        self._pages = sum(part.segment.pages for part in parts)
+        self._scratch = local()
+
+    def _describe(self, row: NDArray[np.int64], part: Searchable) -> None:
+        inverted, segment = part.inverted, part.segment
+        row[segment_table.PAGES] = segment.pages
+        row[segment_table.BASE] = part.base
+        row[segment_table.TERM_COUNT] = min(len(inverted.terms), len(inverted.counts), len(inverted.tops))
+        row[segment_table.WIDE] = inverted.terms.dtype.itemsize == 4
+        row[segment_table.STRIDE] = row_stride(segment.pages)
+        row[segment_table.LISTED] = min(len(inverted.offsets), len(inverted.levels))
+        row[segment_table.ROW_BYTES] = len(inverted.dense)
+        row[segment_table.POSTINGS] = min(len(segment.terms), len(segment.weights))
+        name_starts, names = segment.texts("id")
+        row[segment_table.NAME_BYTES] = len(names)
+        for column, array in (
+            (segment_table.TERMS, inverted.terms),
+            (segment_table.COUNTS, inverted.counts),
+            (segment_table.PLACES, inverted.places),
+            (segment_table.TOPS, inverted.tops),
+            (segment_table.OFFSETS, inverted.offsets),
+            (segment_table.LEVELS, inverted.levels),
+            (segment_table.DENSE, inverted.dense),
+            (segment_table.STARTS, segment.starts),
+            (segment_table.PAGE_TERMS, segment.terms),
+            (segment_table.PAGE_WEIGHTS, segment.weights),
+            (segment_table.NAME_STARTS, name_starts),
+            (segment_table.NAMES, np.frombuffer(names, dtype=np.uint8)),
+        ):
+            row[column] = array.ctypes.data
+            self._alive.append(array)
+
+    def search(
+        self, queries: Sequence[SparseVector], k: int, masks: Masks, first_stage: int = 0
+    ) -> list[Ranking]:
+        rows = self._table
+        if any(mask is not None for mask in masks):
+            rows = rows.copy()
+            rows[:, segment_table.MASK] = [0 if mask is None else mask.ctypes.data for mask in masks]
+        k, first_stage = min(k, max(1, self._pages)), min(first_stage, self._pages)
+        starts = np.array([0, *accumulate(map(len, queries))], dtype=np.int64)
+        terms = np.concatenate([query.terms for query in queries])
+        weights = np.concatenate([query.weights for query in queries])
+        numbers = np.empty((len(queries), k), dtype=np.int64)
+        scores = np.zeros((len(queries), k), dtype=np.float32)
+        counts = np.empty(len(queries), dtype=np.int64)
+        sums = self._sums(max(map(len, queries)) <= SHORT_QUERY)
+        places, names = answer(rows, starts, terms, weights, k, first_stage, sums, numbers, scores, counts)
+        if not np.isfinite(scores).all():
+            raise damaged_result()
+        rankings, first = [], 0
+        for query, count in enumerate(counts.tolist()):
+            named = Names(places[first : first + count + 1], names)
+            rankings.append(Ranking(numbers[query, :count], scores[query, :count], named))
+            first += count
+        return rankings
+
+    def _sums(self, short: bool) -> Array:
+        """This thread's sums, made once: fresh memory would be faulted in page by page for every query."""
+        name = "short" if short else "long"
+        if not hasattr(self._scratch, name):
+            kind = np.dtype(np.uint16 if short else np.uint32)
+            memory = np.zeros((MAX_PAGES + LANES) * kind.itemsize + _LINE, dtype=np.uint8)
+            first = -memory.ctypes.data % _LINE  # 64 sums then never straddle a cache line
+            setattr(self._scratch, name, memory[first : first - _LINE].view(kind))
+        sums: Array = getattr(self._scratch, name)
+        return sums

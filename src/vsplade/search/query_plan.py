@@ -1,0 +1,125 @@
+"""What every engine is given: a checked query, and the pages that may be found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.errors import IndexFormatError, InputError
+from vsplade.store.durable import from_bytes
+from vsplade.store.postings import WEIGHTS, Inverted
+from vsplade.store.segment import Segment
+from vsplade.types import SparseVector
+
+Masks = Sequence[NDArray[np.bool_] | None]
+"""For each segment the pages that may be found; None: all of them."""
+
+MAX_TERMS = 1 << 16
+MAX_TOP = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Pages' ids as they were read along with a ranking: name i is bytes[starts[i]:starts[i + 1]]."""
+
+    starts: NDArray[np.int64]
+    bytes: NDArray[np.uint8]
+
+    def decoded(self) -> list[str]:
+        body = self.bytes[self.starts[0] : self.starts[-1]].tobytes()
+        spans = pairwise((self.starts - self.starts[0]).tolist())
+        if body.isascii():  # one decoding for all: bytes and characters are at the same places
+            text = body.decode("ascii")
+            return [text[start:end] for start, end in spans]
+        try:
+            return [from_bytes(body[start:end]) for start, end in spans]
+        except UnicodeDecodeError as error:
+            raise damaged_result() from error
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Page numbers and their scores, best first; equal scores in page order."""
+
+    numbers: NDArray[np.int64]
+    scores: NDArray[np.float32]
+    names: Names | None = None
+    """Where the engine reads them along."""
+    meaning: float = 0.0
+    """What a cosine with the query's direction was multiplied by, where it was part of the score."""
+
+    def at_least(self, score: float) -> Ranking:
+        """Without the pages below this score."""
+        kept = int(np.count_nonzero(self.scores >= np.float32(score)))
+        names = None if self.names is None else Names(self.names.starts[: kept + 1], self.names.bytes)
+        return Ranking(self.numbers[:kept], self.scores[:kept], names, self.meaning)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+def damaged_result() -> IndexFormatError:
+    return IndexFormatError(
+        "A page that was found has terms, weights or an id that cannot be: a segment of this index is "
+        "damaged. Run `vsplade index --check` with its folder."
+    )
+
+
+NOTHING = Ranking(np.zeros(0, np.int64), np.zeros(0, np.float32))
+
+
+class Engine(Protocol):
+    """Searches the segments it was made for, for one query or several. ``first_stage`` > 0: only that many
+    pages, found in the segments' pruned structure, are scored."""
+
+    def search(
+        self, queries: Sequence[SparseVector], k: int, masks: Masks, first_stage: int = 0
+    ) -> list[Ranking]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Searchable:
+    """A segment with the inverted structure that is scanned (the full one, or the pruned one)."""
+
+    segment: Segment
+    inverted: Inverted
+    base: int
+
+
+def checked_query(query: SparseVector, vocabulary: int) -> SparseVector:
+    """Terms increasing and known, weights positive and finite; terms beyond the vocabulary are dropped."""
+    terms = np.asarray(query.terms, dtype=np.uint32)
+    weights = np.asarray(query.weights, dtype=np.float32)
+    if terms.ndim != 1 or terms.shape != weights.shape:
+        raise InputError(f"the query has {len(terms)} terms but {len(weights)} weights.")
+    if len(terms) > MAX_TERMS:
+        raise InputError(f"the query has {len(terms)} terms; at most {MAX_TERMS} are possible.")
+    if np.any(terms[1:] <= terms[:-1]):
+        raise InputError("the query's terms must increase strictly; build it with SparseVector.from_dict.")
+    if not np.all((weights >= WEIGHTS[0]) & (weights <= WEIGHTS[1])):
+        raise InputError(f"the query's weights must be positive: from {WEIGHTS[0]} to {WEIGHTS[1]}.")
+    known = terms < vocabulary
+    if known.all():
+        return SparseVector(terms, weights, query.meaning)
+    return SparseVector(terms[known], weights[known], query.meaning)
+
+
+def checked_top(k: int) -> int:
+    if not 1 <= k <= MAX_TOP:
+        raise InputError(f"k is {k}; ask for 1 to {MAX_TOP} results.")
+    return int(k)
+
+
+def rank(numbers: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> Ranking:
+    """The ``k`` best, equal scores in page order. Scores that are not above zero are no results."""
+    if not np.isfinite(scores).all():
+        raise damaged_result()
+    found = scores > 0
+    numbers, scores = numbers[found], scores[found]
+    best = np.lexsort((numbers, -scores))[:k]
+    return Ranking(numbers[best], scores[best])

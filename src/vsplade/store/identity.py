@@ -1,0 +1,44 @@
+"""Which encoder an index belongs to: its vectors mean nothing to another one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.errors import ModelMismatchError
+from vsplade.store.manifest import Manifest
+from vsplade.types import Encoder, TableEncoder
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderIdentity:
+    """What an index remembers of the encoder that made its vectors."""
+
+    name: str
+    fingerprint: str
+    terms: int
+    """Size of the vocabulary."""
+    term_values: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
+    """What each term weighs in queries, where that is a table (the fingerprint already covers it)."""
+
+    @classmethod
+    def of(cls, encoder: Encoder) -> EncoderIdentity:
+        table = encoder.term_values if isinstance(encoder, TableEncoder) else None
+        return cls(encoder.name, encoder.fingerprint, len(encoder.vocabulary), table)
+
+
+def check_encoder(folder: Path, manifest: Manifest, identity: EncoderIdentity | None) -> None:
+    """An index is searched and extended only with the encoder that began it."""
+    if identity is None:
+        return
+    stored = EncoderIdentity(manifest.encoder, manifest.fingerprint, manifest.vocabulary)
+    if stored != identity:
+        raise ModelMismatchError(
+            f"{folder}: this index was built with the encoder {stored.name!r} (fingerprint "
+            f"{stored.fingerprint}, {stored.terms} terms), not with {identity.name!r} (fingerprint "
+            f"{identity.fingerprint}, {identity.terms} terms). Use the encoder that built it, or index the "
+            "files again into a new folder."
+        )

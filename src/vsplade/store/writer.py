@@ -1,0 +1,312 @@
+"""The one writer of an index: add, replace, delete, commit. Nothing is visible before ``commit``."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.errors import IndexFormatError, InputError, StorageError, VspladeWarning
+from vsplade.store import file_names, merging, state
+from vsplade.store import manifest as manifests
+from vsplade.store.columns import check_metadata
+from vsplade.store.durable import WriterLock, missing
+from vsplade.store.file_names import FileNames
+from vsplade.store.first_stage import checked_term_values, write_term_values
+from vsplade.store.identity import EncoderIdentity, check_encoder
+from vsplade.store.manifest import JsonValue, Manifest
+from vsplade.store.meaning_windows import checked_windows
+from vsplade.store.pending import WorkingSegments, fills_a_segment, size_on_disk
+from vsplade.store.postings import MAX_VOCABULARY, WEIGHTS
+from vsplade.store.segment import StoredPage
+from vsplade.types import Encoder, Metadata, SparseVector, Windows
+
+
+class IndexWriter:
+    """Use as a context manager: leaving it commits, an exception leaves the last commit as it was.
+
+    ``encoder`` may be left out when the index exists already. ``first_stage_terms`` stores the pruned
+    structure for two-stage search (0: none); it is fixed when the index is made.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        encoder: Encoder | EncoderIdentity | None = None,
+        *,
+        first_stage_terms: int = 0,
+    ) -> None:
+        self.folder = Path(folder)
+        identity = EncoderIdentity.of(encoder) if isinstance(encoder, Encoder) else encoder
+        term_values = checked_term_values(identity)
+        if not manifests.exists(self.folder) and identity is None:
+            raise IndexFormatError(
+                f"{self.folder}: there is no index here yet; name the encoder to begin one."
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{self.folder}: this folder cannot be made ({error.strerror}).") from error
+        if not manifests.exists(self.folder):
+            _check_free(self.folder)
+        self._lock = WriterLock(self.folder)
+        self._lock.acquire()
+        try:
+            if not manifests.exists(self.folder):
+                _check_free(self.folder)  # again: another process may have begun meanwhile
+                self._begin(identity, first_stage_terms)
+            self._manifest = manifests.load(self.folder)
+            check_encoder(self.folder, self._manifest, identity)
+            self._names = FileNames(self.folder, self._manifest.next_file)
+            if term_values is not None and self._manifest.term_values is None:
+                self._keep(term_values)
+            self._restore()
+            self._remove_strays()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _begin(self, identity: EncoderIdentity | None, first_stage_terms: int) -> None:
+        if identity is None:
+            raise IndexFormatError(
+                f"{self.folder}: there is no index here yet; name the encoder to begin one."
+            )
+        if not 1 <= identity.terms <= MAX_VOCABULARY:
+            raise InputError(f"a vocabulary of {identity.terms} terms cannot be indexed.")
+        first = Manifest(
+            identity.name, identity.fingerprint, identity.terms, first_stage_terms=first_stage_terms
+        )
+        manifests.store(self.folder, first)
+
+    def _keep(self, term_values: NDArray[np.float32]) -> None:
+        """When an index begins, or when one of before vsplade kept them is opened with its encoder."""
+        path = self._names.new("weights")
+        crc32 = write_term_values(path, term_values)
+        self._manifest = self._manifest.with_changes(
+            next_file=self._names.number, term_values=path.name, term_values_crc32=crc32
+        )
+        manifests.store(self.folder, self._manifest)
+
+    def _restore(self) -> None:
+        """The working state is the last commit."""
+        try:
+            self._segments = WorkingSegments(self.folder, self._manifest, self._names)
+            self._state = state.StateFiles(self.folder, self._manifest.state).read()
+        except FileNotFoundError as error:
+            raise missing(self.folder, error) from error
+        self._pending: dict[str, StoredPage | None] = {}
+        self._bytes = 0
+        self._state_changes: dict[str, JsonValue] = {}
+
+    # -- changes ---------------------------------------------------------------------------------------
+
+    def add(
+        self, id: str, vector: SparseVector, metadata: Metadata | None = None, thumbnail: bytes | None = None
+    ) -> None:
+        """Add a page, or replace the page of that id. Replaced pages move to the end of the page order."""
+        self._open()
+        if not isinstance(id, str) or not id:
+            raise InputError(f"a page's id must be a non-empty string, not {id!r}.")
+        page = StoredPage(id, self._checked(id, vector), check_metadata(id, metadata or {}), thumbnail or b"")
+        self._forget(id)
+        self._pending[id] = page
+        self._bytes += size_on_disk(page)
+        if fills_a_segment(len(self._pending), self._bytes):
+            self.flush()
+
+    def delete(self, id: str) -> None:
+        """Delete the page of that id; unknown ids are no error (deleting twice changes nothing)."""
+        self._open()
+        self._forget(id)
+        self._pending[id] = None
+
+    def _forget(self, id: str) -> None:
+        old = self._pending.pop(id, None)
+        if old is not None:
+            self._bytes -= size_on_disk(old)
+
+    def _checked(self, id: str, vector: SparseVector) -> SparseVector:
+        terms = np.ascontiguousarray(vector.terms, dtype=np.uint32)
+        weights = np.array(vector.weights, dtype=np.float32)
+        if len(terms) != len(weights) or terms.ndim != 1:
+            raise InputError(f"page {id!r}: {len(terms)} terms but {len(weights)} weights.")
+        given = vector.meaning
+        meaning = checked_windows(id, given) if isinstance(given, Windows) else None
+        if not len(terms):
+            return SparseVector(terms, weights, meaning)
+        if (terms[1:] <= terms[:-1]).any() or terms[-1] >= self._manifest.vocabulary:
+            raise InputError(
+                f"page {id!r}: terms must increase strictly and stay below the vocabulary's "
+                f"{self._manifest.vocabulary}."
+            )
+        if not (weights.min() >= WEIGHTS[0] and weights.max() <= WEIGHTS[1]):
+            raise InputError(f"page {id!r}: weights must be positive: from {WEIGHTS[0]} to {WEIGHTS[1]}.")
+        return SparseVector(terms.copy(), weights, meaning)
+
+    def set_state(self, key: str, value: JsonValue) -> None:
+        """Keep a JSON value under ``key``, committed together with the pages; None removes it."""
+        self._open()
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"the state of {key!r} cannot be kept as JSON: {error}.") from error
+        self._state_changes[key] = value
+
+    def state(self, prefix: str = "") -> dict[str, JsonValue]:
+        """The state with this writer's uncommitted changes, keys that begin with ``prefix``."""
+        both = {**self._state, **self._state_changes}
+        return {key: value for key, value in both.items() if key.startswith(prefix) and value is not None}
+
+    # -- to disk ---------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write what is buffered to disk (still invisible); ``add`` calls this when memory fills up."""
+        self._open()
+        if not self._pending:
+            return
+        self._segments.change(self._pending)
+        self._pending = {}
+        self._bytes = 0
+
+    def commit(self) -> int:
+        """Make every change so far visible, all at once, and durable; returns the commit's number.
+
+        After a StorageError (disk full) nothing is lost: the index is at its last commit, this writer
+        still holds the changes, and commit can be tried again. Small segments are joined afterwards; when the
+        disk has no room for that, the commit stands, and a warning says so.
+        """
+        self.flush()
+        generation = self._publish()
+        try:
+            return self._merge(merging.FAN_OUT)
+        except StorageError as error:
+            warnings.warn(
+                f"{self.folder}: everything is committed, but small segments could not be joined: {error}",
+                VspladeWarning,
+                stacklevel=2,
+            )
+            return generation
+
+    def _merge(self, fan_out: int) -> int:
+        """Join segments and commit that; when it fails, the segments are those of the last commit."""
+        before = self._segments.all()
+        try:
+            self._segments.merge(fan_out)
+            return self._publish()
+        except BaseException:
+            self._segments.reset(before)
+            self._remove_unfinished()  # what was written of it may be what fills the disk
+            raise
+
+    def _publish(self) -> int:
+        if not self._segments.differ_from(self._manifest.segments) and not self._state_changes:
+            return self._manifest.generation
+        entries = self._segments.write_entries()
+        state_entries = self._write_state()
+        manifest = self._manifest.with_changes(
+            generation=self._manifest.generation + 1,
+            next_file=self._names.number,
+            segments=entries,
+            state=state_entries,
+        )
+        manifests.store(self.folder, manifest)
+        self._manifest = manifest
+        self._segments.committed(entries)
+        self._state = self.state()
+        self._state_changes = {}
+        self._remove_strays()
+        return manifest.generation
+
+    def _write_state(self) -> tuple[manifests.StateEntry, ...]:
+        if not self._state_changes:
+            return self._manifest.state
+        path = self._names.new("state")
+        if len(self._manifest.state) >= state.MAX_FILES:
+            return (state.write_changes(path, self.state()),)
+        return (*self._manifest.state, state.write_changes(path, self._state_changes))
+
+    # -- upkeep ----------------------------------------------------------------------------------------
+
+    def merge(self) -> int:
+        """Join neighbouring small segments now, and commit. ``commit`` does so by itself, less eagerly."""
+        self.flush()
+        self._publish()
+        return self._merge(2)
+
+    def compact(self) -> int:
+        """Rewrite all pages without the deleted ones into as few segments as possible, and commit."""
+        self.flush()
+        self._segments.compact()
+        return self._publish()
+
+    def _remove_unfinished(self) -> None:
+        """After a failure the manifest on disk may be the newer one: it was swapped, then a sync failed."""
+        self._remove_strays(manifests.load(self.folder).files())
+
+    def _remove_strays(self, also_needed: frozenset[str] | set[str] = frozenset()) -> None:
+        """Files that no commit names: left by a killed writer, or replaced by the commit just made."""
+        needed = self._manifest.files() | self._segments.files() | also_needed
+        for path in self.folder.iterdir():
+            ours = file_names.parse_name(path.name) is not None or file_names.is_spare(path.name)
+            if ours and path.name not in needed and file_names.is_plain_file(path):
+                try:
+                    path.unlink(missing_ok=True)
+                except PermissionError:
+                    continue  # Windows: a reader still maps it; the next writer tries again
+
+    def rollback(self) -> None:
+        """Drop every change since the last commit."""
+        self._open()
+        self._restore()
+        self._remove_unfinished()
+
+    def close(self) -> None:
+        """Release the lock without committing."""
+        self._lock.release()
+        self._closed = True
+
+    _closed = False
+
+    def _open(self) -> None:
+        if self._closed:
+            raise InputError(f"{self.folder}: this writer is closed; open a new one.")
+
+    @property
+    def pages(self) -> int:
+        """Live pages, uncommitted changes that are still buffered not counted."""
+        return self._segments.live_pages
+
+    def __enter__(self) -> IndexWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and not self._closed:
+                self.commit()
+        finally:
+            self.close()
+
+
+def _check_free(folder: Path) -> None:
+    """A new index begins only in a folder of its own: it would not be clear what belongs to whom."""
+    try:
+        segments, others = file_names.own_files(folder, "segment"), file_names.strangers(folder)
+    except OSError as error:
+        raise StorageError(f"{folder}: this folder cannot be listed ({error.strerror}).") from error
+    if segments:
+        raise IndexFormatError(
+            f"{folder}: this index has lost its {manifests.NAME} file, but its pages are still here. Run "
+            f"`vsplade index --recover --index {folder}` to get them back, or give the new index "
+            "another folder."
+        )
+    if others:
+        raise InputError(
+            f"{folder}: there is no index here, but other things are, such as {others[0]!r}. Give the index "
+            "a folder of its own: one that is empty, or does not exist yet."
+        )

@@ -1,0 +1,142 @@
+"""Search by meaning against a plain computation over all pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vsplade.search import by_meaning
+from vsplade.search.by_meaning import DEPTH, MeaningEngine, Part, trust
+from vsplade.search.index import Index
+from vsplade.store.identity import EncoderIdentity
+from vsplade.store.writer import IndexWriter
+from vsplade.types import Direction, SparseVector, Windows
+
+TERMS, DIMENSIONS, CLUSTERS = 40, 16, 12
+
+
+class Corpus:
+    """Random pages with words and windows, and centres that windows are sorted by."""
+
+    def __init__(self, seed: int, pages: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.rng = rng
+        self.centres = rng.normal(size=(CLUSTERS, DIMENSIONS)).astype(np.float32)
+        self.vectors = [self._page() for _ in range(pages)]
+
+    def _page(self) -> SparseVector:
+        count = int(self.rng.integers(0, 4))
+        codes = self.rng.integers(-127, 128, size=(count, DIMENSIONS)).astype(np.int8)
+        codes[:, 0] |= 1  # no window without a direction
+        clusters = (codes.astype(np.float32) @ self.centres.T).argmax(axis=1).astype(np.uint16)
+        terms = np.sort(self.rng.choice(TERMS, int(self.rng.integers(0, 8)), replace=False)).astype(np.uint32)
+        weights = self.rng.uniform(0.05, 1, len(terms)).astype(np.float32)
+        return SparseVector(terms, weights, Windows(codes, clusters))
+
+    def query(self) -> SparseVector:
+        vector = self.rng.normal(size=DIMENSIONS).astype(np.float32)
+        vector /= np.linalg.norm(vector)
+        terms = np.sort(self.rng.choice(TERMS, int(self.rng.integers(1, 6)), replace=False)).astype(np.uint32)
+        weights = self.rng.uniform(0.5, 4, len(terms)).astype(np.float32)
+        near = np.argsort(-(self.centres @ vector)).astype(np.uint16)
+        return SparseVector(terms, weights, Direction(vector, near))
+
+    def index(self, folder: Path) -> Index:
+        """Written in several commits, some pages replaced and some deleted."""
+        identity = EncoderIdentity("test", "1", TERMS)
+        half = len(self.vectors) // 2
+        with IndexWriter(folder, identity) as writer:
+            for number, vector in enumerate(self.vectors[: half + 1]):
+                writer.add(f"p{number}", vector)
+        with IndexWriter(folder, identity) as writer:
+            for number, vector in enumerate(self.vectors[half:], half):
+                writer.add(f"p{number}", vector)
+            writer.add("gone", self.vectors[0])
+        with IndexWriter(folder, identity) as writer:
+            writer.delete("gone")
+        return Index.open(folder)
+
+
+def plain(vectors: list[SparseVector], query: SparseVector, k: int) -> dict[str, float]:
+    """Every page scored as the module's first lines say; best first."""
+    assert isinstance(query.meaning, Direction)
+    weights = dict(zip(query.terms.tolist(), query.weights.tolist(), strict=True))
+    words = [
+        sum(w * weights.get(t, 0.0) for t, w in zip(v.terms.tolist(), v.weights.tolist(), strict=True))
+        for v in vectors
+    ]
+    total = sum(weights.values())
+    best_words = sorted((word for word in words if word > 0), reverse=True) + [0.0] * 10
+    share = trust(best_words[0] / total, (best_words[0] - best_words[9]) / total)
+    scores = {}
+    for number, (vector, word) in enumerate(zip(vectors, words, strict=True)):
+        assert isinstance(vector.meaning, Windows)
+        codes = vector.meaning.codes.astype(np.float64)
+        cosines = codes @ query.meaning.vector / np.linalg.norm(codes, axis=1) if len(codes) else [0.0]
+        scores[f"p{number}"] = word + total * share * max(0.0, max(cosines))
+    best = sorted(scores.items(), key=lambda item: -item[1])[:k]
+    return {page: score for page, score in best if score > 0}
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), pages=st.integers(1, DEPTH), k=st.integers(1, 20))
+def test_equals_a_plain_computation(
+    seed: int, pages: int, k: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    corpus = Corpus(seed, pages)
+    index = corpus.index(tmp_path_factory.mktemp("index"))
+    for _ in range(3):
+        query = corpus.query()
+        expected = plain(corpus.vectors, query, k)
+        hits = index.search(query, k)
+        assert [hit.score for hit in hits] == pytest.approx(list(expected.values()), abs=1e-4)
+        for hit in hits:
+            assert hit.score == pytest.approx(plain(corpus.vectors, query, pages)[hit.id], abs=1e-4)
+
+
+def test_merging_keeps_windows(tmp_path: Path) -> None:
+    corpus = Corpus(3, 40)
+    index = corpus.index(tmp_path)
+    query = corpus.query()
+    before = {hit.id: hit.score for hit in index.search(query, 20)}
+    with IndexWriter(tmp_path) as writer:
+        writer.compact()
+    after = {hit.id: hit.score for hit in Index.open(tmp_path).search(query, 20)}
+    assert after == pytest.approx(before, rel=1e-5)
+    for number, vector in enumerate(corpus.vectors):
+        stored = Index.open(tmp_path).vector(f"p{number}").meaning
+        assert isinstance(vector.meaning, Windows)
+        wanted = {row.tobytes() for row in vector.meaning.codes}
+        assert (set() if stored is None else {row.tobytes() for row in stored.codes}) == wanted
+
+
+def test_a_small_budget_looks_at_the_nearest_clusters_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = Corpus(5, 50)
+    index = corpus.index(tmp_path)
+    monkeypatch.setattr(by_meaning, "BUDGET", 1)
+    monkeypatch.setattr(by_meaning, "LEAST_CLUSTERS", 1)
+    parts = [Part(live.segment, live.segment.windows, live.base) for live in index._view.snapshot.segments]
+    engine, masks = MeaningEngine(parts), [live.live for live in index._view.snapshot.segments]
+    query = corpus.query()
+    assert isinstance(query.meaning, Direction)
+    numbers, _ = engine.nearest(query.meaning, masks, 50)
+    occupied = {int(c) for v in corpus.vectors if isinstance(v.meaning, Windows) for c in v.meaning.clusters}
+    nearest = next(int(cluster) for cluster in query.meaning.clusters if int(cluster) in occupied)
+    inside = {
+        f"p{n}"
+        for n, v in enumerate(corpus.vectors)
+        if isinstance(v.meaning, Windows) and nearest in v.meaning.clusters.tolist()
+    }
+    snapshot = index._view.snapshot
+    found = {snapshot.locate(int(number))[0].id(snapshot.locate(int(number))[1]) for number in numbers}
+    assert found == inside
+
+
+def test_words_decide_where_they_are_found() -> None:
+    assert trust(1.0, 0.0) == trust(0.0, 1.0) == trust(0.5, 0.5) < trust(0.05, 0.02) < trust(0.0, 0.0)

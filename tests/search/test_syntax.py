@@ -1,0 +1,178 @@
+"""What searchers type, and which pages it leaves: against a search of all pages, one by one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from vsplade.encode import load_encoder
+from vsplade.encode.reader.reader import ReaderEncoder
+from vsplade.encode.text import TextEncoder
+from vsplade.search.index import Index
+from vsplade.search.syntax import ParsedQuery, parse
+from vsplade.search.two_stage import TwoStage
+from vsplade.store.writer import IndexWriter
+from vsplade.types import SparseVector
+
+
+@pytest.mark.parametrize(
+    ("typed", "parsed"),
+    [
+        ("interest rate", ParsedQuery(("interest rate",))),
+        ('"interest rate" bank', ParsedQuery(("bank",), ("interest rate",))),
+        ("“interest rate”", ParsedQuery((), ("interest rate",))),
+        ("+bank -rate fund", ParsedQuery(("fund",), (), ("bank",), ("rate",))),
+        ('fund -"interest rate"', ParsedQuery(("fund",), must_not_phrases=("interest rate",))),
+        ("harb*", ParsedQuery(beginnings=("harb",))),
+        ("well-known C++ a - b -- + x", ParsedQuery(("well-known", "C++", "a", "-", "b", "--", "+", "x"))),
+        ("8:03 http://a.org/b", ParsedQuery(("8:03", "http://a.org/b"))),
+        ("", ParsedQuery(("",))),
+    ],
+)
+def test_parsed(typed: str, parsed: ParsedQuery) -> None:
+    assert parse(typed) == parsed
+
+
+@pytest.mark.parametrize(
+    ("typed", "word", "words"),
+    [
+        ("cats AND dogs", "AND", ("cats", "AND", "dogs")),
+        ("author:smith report", "author=smith", ("author:smith", "report")),
+        ("(cats dogs)", "Brackets", ("(cats", "dogs)")),
+        ('say "cheese', "quote", ("say", "cheese")),
+        ("rate -5", '-"5"', ("rate", "-5")),
+        ("roam~ rate^2", "~ and ^", ("roam~", "rate^2")),
+        ("a* report", "at least 2", ("a", "report")),
+        ("te*t", "at the end", ("te*t",)),
+    ],
+)
+def test_what_is_no_operator_is_explained(typed: str, word: str, words: tuple[str, ...]) -> None:
+    parsed = parse(typed)
+    assert any(word in note for note in parsed.notes)
+    assert parsed.words == words
+    assert parsed.plain
+
+
+def test_a_query_of_exclusions_only_is_explained() -> None:
+    assert "Add a word" in parse("-rate").notes[0]
+
+
+@given(st.text(max_size=60))
+def test_any_text_can_be_typed(typed: str) -> None:
+    """No letter or digit is lost, whatever signs stand around it."""
+    parsed = parse(typed)
+    kept = " ".join((parsed.text, *parsed.must_not, *parsed.must_not_phrases, *parsed.beginnings))
+    assert sorted(filter(str.isalnum, kept)) == sorted(filter(str.isalnum, typed))
+
+
+WORDS = [
+    "harbour",
+    "lighthouse",
+    "keeper",
+    "turbine",
+    "xyzzyq",
+    "toxicology",
+    "H-6927",
+    "12.5",
+    "report",
+    "rate",
+]
+TEXTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join), min_size=1, max_size=8)
+QUERIES = st.lists(
+    st.one_of(
+        st.sampled_from(WORDS),
+        st.sampled_from(WORDS).map("+{}".format),
+        st.sampled_from(WORDS).map('-"{}"'.format),
+        st.lists(st.sampled_from(WORDS), min_size=2, max_size=3).map(lambda some: f'"{" ".join(some)}"'),
+        st.sampled_from(["harb*", "tur*", "re*"]),
+    ),
+    min_size=1,
+    max_size=4,
+).map(" ".join)
+READER, TEXT = load_encoder("reader"), TextEncoder()
+assert isinstance(READER, ReaderEncoder)
+
+
+def allowed(query: str, text: str, order: bool) -> bool:
+    """The conditions of a query, on the text of a page: by plain comparison of words."""
+    held = text.split()
+    for sign, phrase, word in re.findall(r'([+-]?)"([^"]*)"|(\+\S+)', query):
+        wanted = [word[1:]] if word else phrase.split()
+        if order:
+            starts = range(len(held) - len(wanted) + 1)
+            holds = any(held[start : start + len(wanted)] == wanted for start in starts)
+        else:
+            holds = set(wanted) <= set(held)
+        if holds == (sign == "-"):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("encoder", [TEXT, READER], ids=["text", "reader"])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=TEXTS, queries=st.lists(QUERIES, min_size=1, max_size=4))
+def test_searches_are_those_of_a_search_page_by_page(
+    tmp_path_factory: pytest.TempPathFactory,
+    encoder: TextEncoder | ReaderEncoder,
+    texts: list[str],
+    queries: list[str],
+) -> None:
+    index, vectors = indexed(tmp_path_factory.mktemp("index"), encoder, texts)
+    for query, batch in zip(queries, index.search_batch(queries, k=50), strict=True):
+        weights = index.encode_query(query)
+        scores = {id: dot(weights, vector) for id, vector in vectors.items()}
+        order = encoder is READER
+        right = {id for id, score in scores.items() if score > 0 and allowed(query, texts[int(id)], order)}
+        hits = index.search(query, k=50)
+        assert {hit.id for hit in hits} == right
+        assert [hit.id for hit in batch] == [hit.id for hit in hits]
+        assert [hit.score for hit in hits] == pytest.approx([scores[hit.id] for hit in hits], rel=1e-5)
+        if hits:
+            least = hits[len(hits) // 2].score
+            best = index.search(query, k=50, min_score=least)
+            assert [hit.id for hit in best] == [hit.id for hit in hits if hit.score >= least]
+            filtered = index.search(query, k=50, filter={"even": True})
+            assert {hit.id for hit in filtered} == {id for id in right if int(id) % 2 == 0}
+            assert {hit.id for hit in index.search(query, k=50, two_stage=TwoStage(1000))} == right
+
+
+def indexed(
+    folder: Path, encoder: TextEncoder | ReaderEncoder, texts: list[str]
+) -> tuple[Index, dict[str, SparseVector]]:
+    vectors = {
+        str(n): encoder.encode_text(text) if isinstance(encoder, TextEncoder) else encoder.weigh_text(text)
+        for n, text in enumerate(texts)
+    }
+    with IndexWriter(folder, encoder) as writer:
+        for id, vector in vectors.items():
+            writer.add(id, vector, {"even": int(id) % 2 == 0})
+        writer.commit()
+    return Index.open(folder, encoder), vectors
+
+
+def dot(query: SparseVector, page: SparseVector) -> float:
+    held = dict(zip(page.terms.tolist(), page.weights.tolist(), strict=True))
+    asked = zip(query.terms.tolist(), query.weights.tolist(), strict=True)
+    return sum(weight * held.get(term, 0.0) for term, weight in asked)
+
+
+@pytest.mark.parametrize("encoder", [TEXT, READER], ids=["text", "reader"])
+def test_hits_say_what_they_hold(encoder: TextEncoder | ReaderEncoder, tmp_path: Path) -> None:
+    index, _ = indexed(tmp_path / "index", encoder, ["toxicology report", "toxidrome serology", "rate"])
+    hits = {hit.id: hit for hit in index.search("toxicology rate")}
+    said = {id: [word.status for word in hit.words] for id, hit in hits.items()}
+    assert said == {
+        "0": ["found", "not found"], "1": ["in part", "not found"], "2": ["not found", "found"]
+    }  # fmt: skip
+    assert all(match.in_part for match in hits["1"].explain())
+    assert not any(match.in_part for match in hits["2"].explain())
+    looked = {word.word: word.status for word in index.look_up("toxicology toxidromic zebra +rate")}
+    assert looked == {"toxicology": "found", "toxidromic": "in part", "zebra": "not found", "rate": "found"}
+    only = index.look_up("toxicology", filter={"even": False})
+    assert [word.status for word in only] == ["in part"]
+    assert not index.search(index.encode_query("rate"))[0].words, "a vector has no words"
+    assert bool(index.notes('"toxicology report"')) == (encoder is TEXT), "no order is kept"
