@@ -562,8 +562,7 @@ def test_a_stopped_run_after_a_move_loses_nothing(docs: Path, where: Path) -> No
 def test_pages_of_a_damaged_segment_are_not_moved_but_read(
     docs: Path, where: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from index.test_keeping import damage
-
+    from store.test_keeping import damage
     from vsplade.store import file_names, snapshot
 
     run(docs, where)

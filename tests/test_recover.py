@@ -8,10 +8,10 @@ import zlib
 from pathlib import Path
 
 import pytest
-from index.test_keeping import damage
 
 from pages.encoder import WordEncoder
 from pages.samples import write_pdf
+from store.test_keeping import damage
 from vsplade.cli import run as run_cli
 from vsplade.errors import IndexFormatError, InputError
 from vsplade.ingest import index_paths
