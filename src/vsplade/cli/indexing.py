@@ -123,19 +123,25 @@ def index_command(
     }
     chosen = encoder if model is None else model_encoder(model)
     if watch:
-        if as_json or "-" in paths:
-            raise InputError(
-                "--watch goes on for ever: it works with neither --json nor a list on standard input."
-            )
-        from vsplade.ingest.watching import watch as watch_paths
-
-        watch_paths(paths, index_dir, chosen, _print_report, **given)
+        _watch(paths, index_dir, chosen, as_json, given)
     report = index_paths(paths, index_dir, chosen, **given)
     if as_json:
         print_json(report.to_json())
     else:
         _print_report(report)
     return SOME_FAILED if report.failed else 0
+
+
+def _watch(
+    paths: tuple[str, ...], index_dir: Path, encoder: str | None, as_json: bool, given: dict[str, Any]
+) -> None:
+    if as_json or "-" in paths:
+        raise InputError(
+            "--watch goes on for ever: it works with neither --json nor a list on standard input."
+        )
+    from vsplade.ingest.watching import watch as watch_paths
+
+    watch_paths(paths, index_dir, encoder, _print_report, **given)
 
 
 def _add_shards(
