@@ -52,27 +52,7 @@ def make_server(index_dir: str | Path) -> MCPServer:
         `words` tells of each word of the query whether any page holds it (found, in part, not found), and on
         each page whether that page does. `message` says so where words or pages are missing.
         """
-        index.refresh()
-        with _told():
-            hits = index.search(query, k, filters, words_only=words_only)
-            said = summarise(index, query, hits, filters)
-        return {
-            "message": said.message,
-            "notes": list(said.notes),
-            "words": {word.word: word.status for word in said.words},
-            "pages": [
-                {
-                    "page_id": hit.id,
-                    "document": hit.doc_id,
-                    "page": hit.page_num,
-                    "score": round(hit.score, 4),
-                    "snippet": _snippet(hit),
-                    **word_facts(hit),
-                    "metadata": dict(hit.metadata),
-                }
-                for hit in hits
-            ],
-        }
+        return _search(index, query, k, filters, words_only)
 
     @server.tool()
     def page_text(page_id: Annotated[str, Field(description="As search gives it")]) -> str:
@@ -98,6 +78,30 @@ def make_server(index_dir: str | Path) -> MCPServer:
         return Image(data=buffer.getvalue(), format="jpeg")
 
     return server
+
+
+def _search(index: Index, query: str, k: int, filters: list[str] | None, words_only: bool) -> dict[str, Any]:
+    index.refresh()
+    with _told():
+        hits = index.search(query, k, filters, words_only=words_only)
+        said = summarise(index, query, hits, filters)
+    return {
+        "message": said.message,
+        "notes": list(said.notes),
+        "words": {word.word: word.status for word in said.words},
+        "pages": [
+            {
+                "page_id": hit.id,
+                "document": hit.doc_id,
+                "page": hit.page_num,
+                "score": round(hit.score, 4),
+                "snippet": _snippet(hit),
+                **word_facts(hit),
+                "metadata": dict(hit.metadata),
+            }
+            for hit in hits
+        ],
+    }
 
 
 @contextmanager
