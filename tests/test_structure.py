@@ -27,7 +27,7 @@ LAYERS = (
     {"ingest"},
     {"search"},
     {"exchange", "evaluate", "train"},
-    {"serve", "integrations"},
+    {"serve", "integrations", "scale"},
     {"cli"},
     {"__init__", "__main__"},
 )
