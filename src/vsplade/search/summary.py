@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vsplade.search.hits import Hit
 from vsplade.search.index import FilterLike, Index
-from vsplade.types import FOUND, Hit, WordMatch
+from vsplade.types import FOUND, WordMatch
 
 
 @dataclass(frozen=True, slots=True)

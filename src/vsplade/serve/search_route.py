@@ -11,6 +11,7 @@ from typing import Any
 from vsplade.encode.with_text import PairedEncoder
 from vsplade.errors import VspladeError
 from vsplade.search.fused_search import READER_AND_TEXT, FusedHit, fused_search, text_layer, whole
+from vsplade.search.hits import Hit
 from vsplade.search.page_view import place_of
 from vsplade.search.summary import what_is_missing, why_nothing
 from vsplade.search.syntax import has_operators, parse
@@ -18,7 +19,7 @@ from vsplade.serve.library import Library
 from vsplade.serve.request_errors import RequestError, bad_request, from_vsplade
 from vsplade.serve.search_request import Asked, parse_query_string
 from vsplade.serve.settings import ServeLimits
-from vsplade.types import Hit, TermMatch, WordMatch
+from vsplade.types import TermMatch, WordMatch
 
 INLINE_PAGES = 500_000
 """Up to here a plain search takes well under a millisecond: handing it to a thread would cost more."""
