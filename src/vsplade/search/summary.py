@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vsplade.search.hits import Hit
-from vsplade.search.index import FilterLike, Index
+from vsplade.search.index import Index
+from vsplade.search.index_contents import FilterLike
 from vsplade.types import FOUND, WordMatch
 
 
