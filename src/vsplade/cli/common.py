@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -91,6 +91,36 @@ def workers_option(command: Command) -> Command:
         help="Processes that render pages. Default: half of the processors.",
     )
     return option(command)
+
+
+def password_options(command: Command) -> Command:
+    """``--password`` and ``--password-file``: known to every process that opens files from then on."""
+    given = click.option(
+        "--password",
+        "passwords",
+        multiple=True,
+        metavar="TEXT",
+        expose_value=False,
+        callback=lambda context, parameter, values: _use_passwords(values),
+        help="Opens protected PDFs; may be given several times. Others on this machine may see it: "
+        "--password-file or the environment variable VSPLADE_PDF_PASSWORDS (one a line) is safer.",
+    )
+    in_file = click.option(
+        "--password-file",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        metavar="FILE",
+        expose_value=False,
+        callback=lambda context, parameter, file: _use_passwords(() if file is None else file),
+        help="Passwords of protected PDFs, one a line.",
+    )
+    return given(in_file(command))
+
+
+def _use_passwords(given: Sequence[str] | Path) -> None:
+    if given:
+        from vsplade.pages.passwords import read_passwords, use_passwords
+
+        use_passwords(read_passwords(given) if isinstance(given, Path) else given)
 
 
 def limit_options(command: Command) -> Command:

@@ -19,6 +19,7 @@ from vsplade.cli.common import (
     limit_options,
     make_limits,
     note,
+    password_options,
     print_json,
     printable,
     say,
@@ -67,6 +68,7 @@ LISTED = 10
 )
 @workers_option
 @limit_options
+@password_options
 @click.option("--watch", is_flag=True, help="Go on: index what is added, changed or removed, until ctrl-C.")
 @click.option("--check", is_flag=True, help="Index nothing: verify every byte of the index instead.")
 @click.option(

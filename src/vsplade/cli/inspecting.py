@@ -13,6 +13,7 @@ from vsplade.cli.common import (
     encoder_option,
     json_option,
     note,
+    password_options,
     print_json,
     printable,
     say,
@@ -46,6 +47,7 @@ LINE = 2
     "by --page.",
 )
 @encoder_option
+@password_options
 @json_option
 def inspect(
     file: Path, number: int | None, top: int, picture: Path | None, encoder: str | None, as_json: bool

@@ -16,6 +16,7 @@ from vsplade.cli.common import (
     index_option,
     json_option,
     note,
+    password_options,
     print_json,
 )
 from vsplade.cli.show_hits import document, print_hits, show_marked
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
     help="Find pages by their words alone, and not by what they are about.",
 )
 @click.option("--explain", is_flag=True, help="Show every matched term and what it added to the score.")
+@password_options
 @encoder_option
 @json_option
 def search(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from vsplade.cli.common import index_option, json_option, note, print_json, printable, say
+from vsplade.cli.common import index_option, json_option, note, password_options, print_json, printable, say
 from vsplade.errors import InputError, MissingExtraError
 
 
@@ -60,6 +60,7 @@ from vsplade.errors import InputError, MissingExtraError
     metavar="NAME",
     help="For an index that does not exist yet. Default: the best that is installed.",
 )
+@password_options
 @json_option
 def serve(
     index_dir: Path,
@@ -109,6 +110,7 @@ def serve(
 
 @click.command()
 @index_option
+@password_options
 @click.option("--json", "as_json", is_flag=True, help="Has no effect: the protocol itself is JSON.")
 def mcp(index_dir: Path, as_json: bool) -> None:
     """Let assistants search an index: a Model Context Protocol server on standard input and output."""

@@ -20,6 +20,7 @@ from vsplade.cli.common import (
     limit_options,
     make_limits,
     note,
+    password_options,
     print_json,
     printable,
     progress_bar,
@@ -77,6 +78,7 @@ from_whole_numbers = scale_option("Anserini's whole numbers are divided by this.
 @encoder_option
 @workers_option
 @limit_options
+@password_options
 @json_option
 def encode(
     paths: tuple[str, ...],

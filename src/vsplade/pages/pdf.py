@@ -12,6 +12,7 @@ from pypdfium2 import raw
 
 from vsplade.errors import PageError
 from vsplade.pages.limits import Limits
+from vsplade.pages.passwords import known_passwords
 from vsplade.pages.pixels import PageContent, Pixels
 from vsplade.pages.resize import fit_scale
 
@@ -35,10 +36,7 @@ class PdfFile:
             raise PageError("is an empty file")
         if _SIGNATURE not in start:
             raise PageError("is not a PDF, although its name says so")
-        try:
-            self.document = pdfium.PdfDocument(path)
-        except pdfium.PdfiumError:
-            raise PageError(_why_not_opened(path)) from None
+        self.document = _open(path)
         self.pages = len(self.document)
         self.document.init_forms()
 
@@ -61,6 +59,21 @@ class PdfFile:
 
     def close(self) -> None:
         self.document.close()
+
+
+def _open(path: str) -> pdfium.PdfDocument:
+    """Without a password, then with each that is known."""
+    known = known_passwords()
+    for password in (None, *known):
+        try:
+            return pdfium.PdfDocument(path, password)
+        except pdfium.PdfiumError:
+            if raw.FPDF_GetLastError() != raw.FPDF_ERR_PASSWORD:
+                break
+    why = _why_not_opened(path)
+    if why == NEEDS_PASSWORD and known:
+        why = f"is protected by a password, and none of those given ({len(known)}) opens it"
+    raise PageError(why)
 
 
 def _check_pictures(page: pdfium.PdfPage, limits: Limits) -> None:
@@ -135,9 +148,10 @@ def _why_not_opened(path: str) -> str:
     return "could not be opened at first; try again"
 
 
+NEEDS_PASSWORD = "is protected by a password; give it with --password-file or VSPLADE_PDF_PASSWORDS"
 _REASONS = {
     raw.FPDF_ERR_FILE: "has no pages",
     raw.FPDF_ERR_FORMAT: "is damaged or incomplete: no PDF structure could be found in it",
-    raw.FPDF_ERR_PASSWORD: "is protected by a password; save a copy without one",
+    raw.FPDF_ERR_PASSWORD: NEEDS_PASSWORD,
     raw.FPDF_ERR_SECURITY: "is encrypted in a way that cannot be read; save a copy without encryption",
 }
