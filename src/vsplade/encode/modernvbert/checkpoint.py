@@ -15,11 +15,10 @@ from torch import Tensor
 
 from vsplade.encode.modernvbert import adapters, layouts
 from vsplade.encode.modernvbert.model import SpladeModel
+from vsplade.encode.modernvbert.query import additional_tokens, query_repeats
 from vsplade.errors import InputError
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
-ADDITIONAL_TOKENS = 40
-"""Image tokens at the end of the embedding table, where the configuration does not say how many."""
 ROPE_THETA = 160_000.0
 """Of the text model that ModernVBERT was made from, in its global and in its local layers."""
 TEXT_FILES = (
@@ -42,10 +41,17 @@ class Checkpoint:
     source: Path | None = None
 
 
-def load(folder: Path, *, activation: str | None = None, dtype: torch.dtype = torch.float32) -> Checkpoint:
+def load(
+    folder: Path,
+    *,
+    activation: str | None = None,
+    dtype: torch.dtype = torch.float32,
+    query_start: str = "ones",
+) -> Checkpoint:
     """The model in a folder, in the release's layout, upstream ModernVBERT's, or sentence-transformers'.
 
-    ``activation`` is the query table's where the configuration does not name one.
+    ``activation`` is the query table's where the configuration does not name one; ``query_start`` is where
+    the table of a model without one starts.
     """
     if (folder / "router_config.json").is_file() and not (folder / WEIGHTS).is_file():
         from vsplade.encode.modernvbert import routes
@@ -63,11 +69,12 @@ def load(folder: Path, *, activation: str | None = None, dtype: torch.dtype = to
     rows = len(renamed.tensors[layouts.EMBEDDING])
     bare = not any(name.startswith("query.") for name in renamed.tensors)
     named = config.get("query_activation") or activation or ("one" if bare else "softplus")
-    model = build(config, vocabulary, rows, renamed.tensors, activation=named)
+    model = build(config, vocabulary, rows, renamed.tensors, activation=named, query_start=query_start)
+    model.repeats = query_repeats(config)
     wanted = model.state_dict()
     if bare:  # trained with plain bags of words as queries
         renamed.tensors["query.embeddings.weight"] = renamed.tensors[layouts.EMBEDDING][:vocabulary].clone()
-    if bare or renamed.fresh_table:  # the table starts as a bag of words
+    if bare or renamed.fresh_table:  # a table that starts anew
         for name in ("query.projection.weight", "query.projection.bias"):
             renamed.tensors[name] = wanted[name].to(renamed.tensors["query.embeddings.weight"].dtype)
     layouts.check(wanted, renamed.tensors, path)
@@ -102,7 +109,7 @@ def save(checkpoint: Checkpoint, folder: Path) -> None:
         metadata={"format": "pt"},
     )
     os.replace(partial, folder / WEIGHTS)
-    write_json(folder / CONFIG, checkpoint.config)
+    write_json(folder / CONFIG, with_repeats(checkpoint.config, checkpoint.model.repeats))
     copy_text_files(checkpoint.source, folder)
 
 
@@ -113,6 +120,7 @@ def build(
     tensors: Mapping[str, Tensor],
     activation: str,
     scale: float | None = None,
+    query_start: str = "ones",
 ) -> SpladeModel:
     """An empty model of the right structure; parts that a configuration leaves open follow the tensors
     there are.
@@ -132,6 +140,7 @@ def build(
             norm_bias="head.norm.bias" in tensors,
             fixed_table="query.weight" in tensors,
             scale=scale,
+            query_start=query_start,
         )
 
 
@@ -185,14 +194,6 @@ def rope_parameters(text: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def additional_tokens(config: Mapping[str, Any]) -> int:
-    """Rows at the end of one whole embedding table that are image tokens, not terms."""
-    found = config.get("additional_vocab_size") or ADDITIONAL_TOKENS
-    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-        raise InputError(f"config.json: additional_vocab_size is a number of tokens, not {found!r}.")
-    return found
-
-
 def _release_config(config: Mapping[str, Any], vocabulary: int, rows: int, activation: str) -> dict[str, Any]:
     released: dict[str, Any] = json.loads(json.dumps(dict(config)))
     if "additional_vocab_size" not in released:
@@ -202,6 +203,11 @@ def _release_config(config: Mapping[str, Any], vocabulary: int, rows: int, activ
     if activation != "softplus":
         released["query_activation"] = activation
     return released
+
+
+def with_repeats(config: Mapping[str, Any], repeats: str) -> dict[str, Any]:
+    """The release's own counting needs no word in the configuration."""
+    return dict(config) if query_repeats(config) == repeats else {**config, "query_repeats": repeats}
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
