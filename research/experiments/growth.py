@@ -99,7 +99,7 @@ def dense_as_it_grows(
         raise InputError(f"There are dense vectors of {len(order)} pages, but {sizes[-1]} were asked for.")
     rows = own.page_rows if others is None else np.concatenate([own.page_rows, others.page_rows])
     whole = Embeddings((*own.pages, *pages), rows, own.queries, own.query_rows)
-    found = []
+    found: list[dict[str, object]] = []
     for size in sizes:
         scores = measure(dataset.qrels, whole.among(order[:size]).run(), NAMES)
         found.append({"pages": size, **{name: round(value, 4) for name, value in scores.items()}})
