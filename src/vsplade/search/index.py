@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from vsplade.encode.query_length import check_query_length
 from vsplade.errors import InputError, VspladeError
-from vsplade.search.adaptive_engine import AdaptiveEngine, WorkBudget, checked_engine
-from vsplade.search.by_meaning import DEPTH, MeaningEngine, Part
+from vsplade.search.commit_view import Query
 from vsplade.search.conditions import Conditions, conditions, encode, notes, query_words
 from vsplade.search.explain import explain
 from vsplade.search.filters import Filter
-from vsplade.search.hits import Answered, Hits
-from vsplade.search.native.work_queue import Shares
-from vsplade.search.numpy_engine import PlainEngine
-from vsplade.search.query_plan import NOTHING, Masks, Ranking, Searchable, checked_query, checked_top
+from vsplade.search.hits import Answered, Hit, Hits
+from vsplade.search.index_contents import FilterLike, IndexContents
+from vsplade.search.query_plan import Ranking, checked_query
 from vsplade.search.syntax import has_operators, parse
 from vsplade.search.two_stage import TwoStage, recall
 from vsplade.search.word_lookup import status
-from vsplade.store import verify
-from vsplade.store.identity import EncoderIdentity, check_encoder
-from vsplade.store.manifest import JsonValue
 from vsplade.store.snapshot import Snapshot
 from vsplade.types import (
     Encoder,
-    Hit,
     MeaningEncoder,
     Metadata,
     QueryWord,
@@ -45,17 +36,10 @@ from vsplade.types import (
 if TYPE_CHECKING:
     from PIL import Image
 
-FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
-Query = str | SparseVector
-AnyQuery = TypeVar("AnyQuery", SparseVector, Query)
-
 _NO_CONDITIONS = Conditions()
-_QUERIES_AT_ONCE, _RESULTS_AT_ONCE = 25, 3000
-"""What one call of the engine is asked for, at most. Queries of one call share what they read of a segment:
-more at once are faster still on one thread, but leave several threads waiting for each other at the end."""
 
 
-class Index:
+class Index(IndexContents):
     """Many readers may have an index open while one writer changes it; each sees the commit it opened.
 
     Safe to use from several threads. ``engine``: "auto" (numpy first, compiled code when it pays), "numpy" or
@@ -63,133 +47,13 @@ class Index:
     """
 
     def __init__(self, folder: str | Path, encoder: Encoder | None = None, *, engine: str = "auto") -> None:
-        self.folder = Path(folder)
-        self._encoder = encoder
-        self._choice = checked_engine(engine)
-        self._budget = WorkBudget()
+        super().__init__(folder, encoder, engine=engine)
         self._nameless = False
-        self._use(Snapshot.load(self.folder))
 
     @classmethod
     def open(cls, folder: str | Path, encoder: Encoder | None = None, *, engine: str = "auto") -> Index:
         """Open the newest commit. Without ``encoder`` the one that the index names is loaded when needed."""
         return cls(folder, encoder, engine=engine)
-
-    def _use(self, snapshot: Snapshot) -> None:
-        if self._encoder is not None:
-            check_encoder(self.folder, snapshot.manifest, EncoderIdentity.of(self._encoder))
-        self._view = _View(snapshot, self._choice, self._budget)
-
-    def refresh(self) -> bool:
-        """Move to the newest commit; says whether there was one."""
-        snapshot = Snapshot.load(self.folder, self._view.snapshot)
-        changed = snapshot.manifest != self._view.snapshot.manifest
-        if changed:
-            self._use(snapshot)
-        return changed
-
-    # -- what the index is ----------------------------------------------------------------------------
-
-    @property
-    def pages(self) -> int:
-        return self._view.snapshot.pages
-
-    def __len__(self) -> int:
-        return self.pages
-
-    @property
-    def generation(self) -> int:
-        """Number of the commit that is being read."""
-        return self._view.snapshot.manifest.generation
-
-    @property
-    def commit(self) -> Snapshot:
-        """The commit that is being read; another object after every ``refresh`` that found a new one."""
-        return self._view.snapshot
-
-    @property
-    def identity(self) -> EncoderIdentity:
-        """Name, fingerprint, vocabulary size and query weights of the encoder that made this index."""
-        manifest, table = self._view.snapshot.manifest, self._view.snapshot.term_values
-        return EncoderIdentity(manifest.encoder, manifest.fingerprint, manifest.vocabulary, table)
-
-    @property
-    def encoder(self) -> Encoder:
-        """The encoder given to ``open``, or the one that the index names (loaded once)."""
-        if self._encoder is None:
-            from vsplade.encode import load_index_encoder
-
-            encoder = load_index_encoder(self.identity.name, self.folder)
-            check_encoder(self.folder, self._view.snapshot.manifest, EncoderIdentity.of(encoder))
-            self._encoder = encoder
-        return self._encoder
-
-    def document_frequency(self, terms: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """Number of live pages that have each term; 0 for terms beyond the vocabulary."""
-        frequencies = self._view.snapshot.frequencies
-        known = np.asarray(terms, dtype=np.int64)
-        inside = known < len(frequencies)
-        return np.where(inside, frequencies[np.where(inside, known, 0)], 0)
-
-    def statistics(self) -> dict[str, int | float]:
-        """Sizes, for people and reports: pages, postings, bytes on disk and bytes a posting to search."""
-        return verify.statistics(self._view.snapshot)
-
-    def state(self, prefix: str = "") -> dict[str, JsonValue]:
-        """What a job kept with ``IndexWriter.set_state``, as of this commit."""
-        stored = self._view.snapshot.state.read()
-        return {key: value for key, value in stored.items() if key.startswith(prefix)}
-
-    def check(self) -> list[str]:
-        """Read every byte and verify it; the problems found, none for a sound index."""
-        return verify.check(self.folder)
-
-    # -- pages ----------------------------------------------------------------------------------------
-
-    def ids(self, filter: FilterLike = None) -> Iterator[str]:
-        """Ids of the live pages that pass ``filter``, in page order."""
-        view = self._view
-        for live, mask in zip(view.snapshot.segments, view.masks(Filter.of(filter)), strict=True):
-            pages = range(live.segment.pages) if mask is None else np.flatnonzero(mask).tolist()
-            for page in pages:
-                yield live.segment.id(page)
-
-    def __contains__(self, id: object) -> bool:
-        return isinstance(id, str) and bool(self._view.snapshot.find([id]))
-
-    def _number(self, id: str) -> int:
-        found = self._view.snapshot.find([id])
-        if id not in found:
-            raise InputError(f"{self.folder}: there is no page {id!r} in this index.")
-        return found[id]
-
-    def metadata(self, id: str) -> Metadata:
-        segment, page = self._view.snapshot.locate(self._number(id))
-        return segment.metadata(page)
-
-    def metadata_keys(self) -> list[str]:
-        """What pages can be filtered by, in alphabetical order."""
-        segments = (live.segment for live in self._view.snapshot.segments)
-        return sorted({key for segment in segments for key in segment.column_keys})
-
-    def vector(self, id: str) -> SparseVector:
-        segment, page = self._view.snapshot.locate(self._number(id))
-        return segment.vector(page)
-
-    def thumbnail(self, id: str) -> bytes | None:
-        segment, page = self._view.snapshot.locate(self._number(id))
-        return segment.thumbnail(page) or None
-
-    def vectors(self) -> Iterator[tuple[str, SparseVector]]:
-        """Every live page's id and vector, in page order."""
-        return (
-            (segment.id(page), segment.vector(page)) for segment, page in self._view.snapshot.live_pages()
-        )
-
-    def pages_with_metadata(self) -> Iterator[tuple[str, SparseVector, Metadata]]:
-        """Every live page's id, vector and metadata, in page order."""
-        for segment, page in self._view.snapshot.live_pages():
-            yield segment.id(page), segment.vector(page), segment.metadata(page)
 
     def add(
         self,
@@ -202,7 +66,7 @@ class Index:
         A page of the same id is replaced. A path needs no ``id``: its stem is one. For many files
         ``index_paths`` is quicker, skips what has not changed, and follows changes.
         """
-        from vsplade.ingest.single import add_pages
+        from vsplade.ingest.single import add_pages  # it loads the renderer, which no search needs
 
         if id is None:
             if not isinstance(source, str | os.PathLike):
@@ -302,7 +166,7 @@ class Index:
 
     def page_ids(self, ranking: Ranking) -> list[str]:
         """Ids of a ranking made since the last ``refresh``."""
-        return self._view.snapshot.ids(ranking)
+        return ranking.ids(self._view.snapshot)
 
     def two_stage_recall(
         self, queries: Sequence[Query], k: int = 10, two_stage: TwoStage | None = None
@@ -369,86 +233,3 @@ class Index:
             # It is looked for once, and not for every term of every hit.
             self._nameless = self._encoder is None
             return f"#{term}"
-
-
-class _View:
-    """A snapshot with the engines and filter masks made for it."""
-
-    def __init__(self, snapshot: Snapshot, choice: str, budget: WorkBudget) -> None:
-        self.snapshot = snapshot
-        self._choice = choice
-        self._budget = budget
-        self.masks = lru_cache(maxsize=16)(self._masks)
-        self.engine = lru_cache(maxsize=4)(self._engine)
-
-    @cached_property
-    def meaning(self) -> MeaningEngine:
-        return MeaningEngine(
-            [Part(live.segment, live.segment.windows, live.base) for live in self.snapshot.segments]
-        )
-
-    def _engine(self, first_stage_terms: int) -> AdaptiveEngine:
-        parts = [
-            Searchable(
-                live.segment,
-                live.segment.first_stage(first_stage_terms, self.snapshot.term_values)
-                if first_stage_terms
-                else live.segment.full,
-                live.base,
-            )
-            for live in self.snapshot.segments
-        ]
-        return AdaptiveEngine(parts, self._choice, self._budget)
-
-    def _masks(self, filter: Filter) -> Masks:
-        masks: list[NDArray[np.bool_] | None] = []
-        for live in self.snapshot.segments:
-            allowed = filter.mask(live.segment) if filter else None
-            if allowed is not None and live.live is not None:
-                allowed = allowed & live.live
-            masks.append(live.live if allowed is None else allowed)
-        return masks
-
-    def _allowed(self, conditions: Conditions) -> list[NDArray[np.bool_]]:
-        return [conditions.mask(live.segment) for live in self.snapshot.segments]
-
-    def answer(
-        self,
-        queries: Sequence[AnyQuery],
-        encode: Callable[[AnyQuery], SparseVector],
-        k: int,
-        filter: Filter,
-        two_stage: TwoStage | None,
-        threads: int,
-        conditions: Conditions | None = None,
-    ) -> list[tuple[SparseVector, Ranking]]:
-        """Each query's vector and ranking; a query is encoded while other threads search."""
-        k = checked_top(k)
-        if not queries:
-            return []
-        masks = self.masks(filter)
-        if conditions:
-            masks = [
-                allowed if mask is None else mask & allowed
-                for mask, allowed in zip(masks, self._allowed(conditions), strict=True)
-            ]
-        proposed = two_stage.proposed(k) if two_stage else 0
-        first = encode(queries[0])
-        engine = self.engine(two_stage.terms if two_stage else 0).prepare(first, len(queries))
-        shares = Shares(len(queries), threads, most=max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // k)))
-        answers: list[tuple[SparseVector, Ranking]] = [(first, NOTHING)] * len(queries)
-        compiled = not isinstance(engine, PlainEngine)
-        by_meaning = first.meaning is not None and two_stage is None and bool(self.meaning)
-
-        def work(share: range) -> None:
-            vectors = [first if place == 0 else encode(queries[place]) for place in share]
-            rankings = engine.search(vectors, max(k, DEPTH) if by_meaning else k, masks, proposed)
-            if by_meaning:
-                rankings = [
-                    self.meaning.join(vector, ranking, masks, k, compiled)
-                    for vector, ranking in zip(vectors, rankings, strict=True)
-                ]
-            answers[share.start : share.stop] = zip(vectors, rankings, strict=True)
-
-        shares.work_off(work)
-        return answers

@@ -14,6 +14,7 @@ from vsplade.errors import IndexFormatError, InputError
 from vsplade.store.durable import from_bytes
 from vsplade.store.postings import WEIGHTS, Inverted
 from vsplade.store.segment import Segment
+from vsplade.store.snapshot import Snapshot
 from vsplade.types import SparseVector
 
 Masks = Sequence[NDArray[np.bool_] | None]
@@ -58,6 +59,10 @@ class Ranking:
         kept = int(np.count_nonzero(self.scores >= np.float32(score)))
         names = None if self.names is None else Names(self.names.starts[: kept + 1], self.names.bytes)
         return Ranking(self.numbers[:kept], self.scores[:kept], names, self.meaning)
+
+    def ids(self, snapshot: Snapshot) -> list[str]:
+        """Of the pages found, in the commit that was searched."""
+        return snapshot.ids(self.numbers) if self.names is None else self.names.decoded()
 
     def __len__(self) -> int:
         return len(self.numbers)

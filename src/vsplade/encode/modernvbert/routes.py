@@ -18,15 +18,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vsplade.encode.modernvbert import checkpoint, layouts
-from vsplade.encode.modernvbert.checkpoint import (
+from vsplade.encode.modernvbert import layouts
+from vsplade.encode.modernvbert.model import SpladeModel, special_tokens
+from vsplade.encode.modernvbert.model_files import (
     Checkpoint,
+    build,
     copy_text_files,
     read_json,
     read_tensors,
+    rope_parameters,
+    with_repeats,
     write_json,
 )
-from vsplade.encode.modernvbert.model import SpladeModel, special_tokens
 from vsplade.encode.modernvbert.processor import read_prompt
 from vsplade.encode.modernvbert.query import additional_tokens, query_repeats
 from vsplade.errors import InputError
@@ -124,7 +127,7 @@ def load(folder: Path, dtype: torch.dtype) -> Checkpoint:
         )
     renamed.tensors["query.weight"] = static["weight"][:vocabulary]
     released = {**config, "additional_vocab_size": rows - vocabulary}
-    model = checkpoint.build(released, vocabulary, rows, renamed.tensors, activation="softplus", scale=1.0)
+    model = build(released, vocabulary, rows, renamed.tensors, activation="softplus", scale=1.0)
     layouts.check(model.state_dict(), renamed.tensors, path)
     model.load_state_dict(renamed.tensors)
     model.repeats = query_repeats(config)
@@ -163,7 +166,7 @@ def _norm_biases(model: SpladeModel) -> bool:
 
 
 def _native_json(model: SpladeModel, config: Mapping[str, Any], rows: int) -> dict[str, Any]:
-    native: dict[str, Any] = json.loads(json.dumps(checkpoint.with_repeats(config, model.repeats)))
+    native: dict[str, Any] = json.loads(json.dumps(with_repeats(config, model.repeats)))
     native["model_type"] = "modernvbert"
     native["architectures"] = ["ModernVBertForMaskedLM"]
     native["tie_word_embeddings"] = False
@@ -174,7 +177,7 @@ def _native_json(model: SpladeModel, config: Mapping[str, Any], rows: int) -> di
     native["text_config"]["vocab_size"] = rows
     native["text_config"]["classifier_bias"] = model.head.dense.bias is not None
     native["text_config"]["norm_bias"] = _norm_biases(model)
-    native["text_config"]["rope_parameters"] = checkpoint.rope_parameters(native["text_config"])
+    native["text_config"]["rope_parameters"] = rope_parameters(native["text_config"])
     native["vision_config"]["vision_use_head"] = bool(model.config.vision_config.vision_use_head)
     native.pop("vocab_size", None)
     return native
