@@ -202,10 +202,10 @@ def fused_hits(index: Index, asked: Asked, joined: Joined) -> Sequence[Hit]:
     from vsplade.search.fused_search import READER_AND_TEXT, fused_search, text_layer, whole
     from vsplade.search.index import Index
 
-    sources = [whole(index)]
+    sources = [whole(index, asked.words_only)]
     if joined.text_layers:
         sources.append(text_layer(index))
-    sources += [whole(Index.open(folder)) for folder in joined.others]
+    sources += [whole(Index.open(folder), asked.words_only) for folder in joined.others]
     known = joined.weights is None and not joined.others
     shares = READER_AND_TEXT if known else parse_weights(joined.weights)
     return fused_search(sources, asked.query, asked.k, shares, joined.method, asked.filters)

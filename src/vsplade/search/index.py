@@ -13,7 +13,7 @@ from vsplade.encode.query_length import check_query_length
 from vsplade.errors import InputError, VspladeError
 from vsplade.search.commit_view import Query
 from vsplade.search.conditions import Conditions, conditions, encode, notes, query_words
-from vsplade.search.explain import explain
+from vsplade.search.explain import explain, explain_meaning
 from vsplade.search.filters import Filter
 from vsplade.search.hits import Answered, Hit, Hits
 from vsplade.search.index_contents import FilterLike, IndexContents
@@ -219,9 +219,18 @@ class Index(IndexContents):
         parts = list(zip((live.segment for live in view.snapshot.segments), masks, strict=True))
         return [WordMatch(word.typed, status(parts, word)) for word in self.query_words(query)]
 
-    def explain(self, query: Query, id: str) -> list[TermMatch]:
-        """What each shared term would add to the page's score, whether or not it is among the best."""
-        return explain(self.encode_query(query), self.vector(id), self._token, self.query_words(query))
+    def explain(self, query: Query, id: str, words_only: bool = False) -> list[TermMatch]:
+        """What each shared term would add to the page's score, whether or not it is among the best; at the
+        end what the page's meaning would add, unless ``words_only``.
+        """
+        view = self._view
+        vector = self._encode_words(query) if words_only else self.encode_query(query)
+        page, words = self.vector(id), self.query_words(query)
+        matches = explain(vector, page, self._token, words)
+        if vector.meaning is None:
+            return matches
+        weight = view.answer([vector], self.encode_query, 1, Filter(), None, 1)[0][1].meaning
+        return [*matches, *explain_meaning(vector, page, words, weight, self._meant_by)]
 
     def _token(self, term: int) -> str:
         """The term's name, or its number where the encoder that names it is not installed."""
