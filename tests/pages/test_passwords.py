@@ -12,6 +12,7 @@ from tests.pages.samples import write_pdf
 from vsplade import Index, index_paths
 from vsplade.errors import InputError, PageError
 from vsplade.pages.passwords import VARIABLE, known_passwords, read_passwords, use_passwords
+from vsplade.pages.pdf import NEEDS_PASSWORD
 from vsplade.pages.viewer import PageViewer
 
 SECRET = "Fünf-Wörter sehr geheim"
@@ -53,7 +54,7 @@ def test_a_missing_and_a_wrong_password_are_that_file_s_problem(files: Path, tmp
     assert report.pages == 1
     assert {Path(one.path).name: one.reason for one in report.failures} == dict.fromkeys(
         ("locked.pdf", "other.pdf"),
-        "is protected by a password; give it with --password-file or VSPLADE_PDF_PASSWORDS",
+        NEEDS_PASSWORD,
     )
     use_passwords(["alpha", "never"])
     again = index_paths([files], tmp_path / "index", "text")

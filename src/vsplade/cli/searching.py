@@ -15,7 +15,6 @@ from vsplade.cli.common import (
     filter_option,
     index_option,
     json_option,
-    note,
     password_options,
     print_json,
 )
@@ -36,8 +35,9 @@ if TYPE_CHECKING:
     "--two-stage",
     type=click.IntRange(min=1),
     metavar="TERMS",
+    hidden=True,
     help="Let the TERMS terms that matter most of each page propose results (the paper: 50), rescore them. "
-    "Not exact: the share of the exact results that was found is shown.",
+    "Not exact, and no faster than the exact search: for the paper's table.",
 )
 @click.option(
     "--fuse",
@@ -141,7 +141,7 @@ def search(
     index = Index.open(index_dir, encoder=load_encoder(encoder) if encoder else None)
     joined = Joined(fuse, fuse_with, weights, fusion)
     asked = Asked(query, filters, max(k, rerank_depth) if rerank else k, min_score, words_only)
-    hits, recall = find(index, asked, joined, two_stage)
+    hits = find(index, asked, joined, two_stage)
     if rerank:
         hits = reranked(asked.query, hits, rerank, rerank_depth)[:k]
     if joined or rerank:
@@ -149,10 +149,7 @@ def search(
     if picture or open_best:
         show_marked(hits, picture, open_best)
     if as_json:
-        print_json(
-            document(index, query, filters, hits, bool(snippets))
-            | ({} if recall is None else {"recall": recall})
-        )
+        print_json(document(index, query, filters, hits, bool(snippets)))
     else:
         snippets = sys.stdout.isatty() if snippets is None else snippets
         print_hits(index, query, filters, hits, explain, snippets)
@@ -182,38 +179,24 @@ class Joined:
         return bool(self.text_layers or self.others)
 
 
-def find(
-    index: Index, asked: Asked, joined: Joined, two_stage: int | None
-) -> tuple[Sequence[Hit], float | None]:
-    """The hits and, of a two-stage search, the share of the exact results among them."""
+def find(index: Index, asked: Asked, joined: Joined, two_stage: int | None) -> Sequence[Hit]:
+    """The hits, by one search: exact, joined, or in two stages."""
     from vsplade.search.two_stage import TwoStage
 
     if joined:
         if two_stage:
             raise InputError("--two-stage and fusion cannot be combined: leave one of them out.")
-        return fused_hits(index, asked, joined), None
+        return fused_hits(index, asked, joined)
     if joined.weights is not None:
         raise InputError("--weights says how rankings are joined: give --fuse or --fuse-with too.")
-    exact = index.search(
+    return index.search(
         asked.query,
         k=asked.k,
         filter=asked.filters,
         min_score=asked.min_score,
-        words_only=asked.words_only or bool(two_stage),
+        two_stage=TwoStage(two_stage) if two_stage else None,
+        words_only=asked.words_only,
     )
-    if not two_stage:
-        return exact, None
-    hits = index.search(
-        asked.query,
-        k=asked.k,
-        filter=asked.filters,
-        min_score=asked.min_score,
-        two_stage=TwoStage(two_stage),
-    )
-    ids = {hit.id for hit in exact}
-    recall = len(ids & {hit.id for hit in hits}) / len(ids) if ids else 1.0
-    note(f"Two-stage search found {recall:.0%} of the exact results.")
-    return hits, recall
 
 
 def fused_hits(index: Index, asked: Asked, joined: Joined) -> Sequence[Hit]:
