@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -12,18 +11,16 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.encode.query_length import check_query_length
-from vsplade.errors import InputError, VspladeError
+from vsplade.errors import InputError
 from vsplade.search.adaptive_engine import AdaptiveEngine, WorkBudget, checked_engine
 from vsplade.search.by_meaning import DEPTH, MeaningEngine, Part
-from vsplade.search.conditions import Conditions, conditions, encode, notes, query_words
-from vsplade.search.explain import explain
+from vsplade.search.conditions import Conditions
 from vsplade.search.filters import Filter
 from vsplade.search.hits import Answered, Hits
 from vsplade.search.native.work_queue import Shares
 from vsplade.search.numpy_engine import PlainEngine
-from vsplade.search.query_plan import NOTHING, Masks, Ranking, Searchable, checked_query, checked_top
-from vsplade.search.syntax import has_operators, parse
+from vsplade.search.page_index import FilterLike, PageIndex, Query
+from vsplade.search.query_plan import NOTHING, Masks, Ranking, Searchable, checked_top
 from vsplade.search.two_stage import TwoStage, recall
 from vsplade.search.word_lookup import status
 from vsplade.store import verify
@@ -31,32 +28,19 @@ from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import JsonValue
 from vsplade.store.segment import Segment
 from vsplade.store.snapshot import Snapshot
-from vsplade.types import (
-    Encoder,
-    Hit,
-    MeaningEncoder,
-    Metadata,
-    QueryWord,
-    SparseVector,
-    TermMatch,
-    WordMatch,
-    shown,
-)
+from vsplade.types import Encoder, Metadata, SparseVector, WordMatch
 
 if TYPE_CHECKING:
     from PIL import Image
 
-FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
-Query = str | SparseVector
 AnyQuery = TypeVar("AnyQuery", SparseVector, Query)
 
-_NO_CONDITIONS = Conditions()
 _QUERIES_AT_ONCE, _RESULTS_AT_ONCE = 25, 3000
 """What one call of the engine is asked for, at most. Queries of one call share what they read of a segment:
 more at once are faster still on one thread, but leave several threads waiting for each other at the end."""
 
 
-class Index:
+class Index(PageIndex):
     """Many readers may have an index open while one writer changes it; each sees the commit it opened.
 
     Safe to use from several threads. ``engine``: "auto" (numpy first, compiled code when it pays), "numpy" or
@@ -64,11 +48,10 @@ class Index:
     """
 
     def __init__(self, folder: str | Path, encoder: Encoder | None = None, *, engine: str = "auto") -> None:
-        self.folder = Path(folder)
-        self._encoder = encoder
+        super().__init__(encoder)
+        self.folder = self.where = Path(folder)
         self._choice = checked_engine(engine)
         self._budget = WorkBudget()
-        self._nameless = False
         self._use(Snapshot.load(self.folder))
 
     @classmethod
@@ -78,7 +61,9 @@ class Index:
 
     def _use(self, snapshot: Snapshot) -> None:
         if self._encoder is not None:
-            check_encoder(self.folder, snapshot.manifest, EncoderIdentity.of(self._encoder))
+            check_encoder(
+                self.folder, EncoderIdentity.named_by(snapshot.manifest), EncoderIdentity.of(self._encoder)
+            )
         self._view = _View(snapshot, self._choice, self._budget)
 
     def refresh(self) -> bool:
@@ -95,9 +80,6 @@ class Index:
     def pages(self) -> int:
         return self._view.snapshot.pages
 
-    def __len__(self) -> int:
-        return self.pages
-
     @property
     def generation(self) -> int:
         """Number of the commit that is being read."""
@@ -113,17 +95,6 @@ class Index:
         """Name, fingerprint, vocabulary size and query weights of the encoder that made this index."""
         manifest, table = self._view.snapshot.manifest, self._view.snapshot.term_values
         return EncoderIdentity(manifest.encoder, manifest.fingerprint, manifest.vocabulary, table)
-
-    @property
-    def encoder(self) -> Encoder:
-        """The encoder given to ``open``, or the one that the index names (loaded once)."""
-        if self._encoder is None:
-            from vsplade.encode import load_index_encoder
-
-            encoder = load_index_encoder(self.identity.name, self.folder)
-            check_encoder(self.folder, self._view.snapshot.manifest, EncoderIdentity.of(encoder))
-            self._encoder = encoder
-        return self._encoder
 
     def document_frequency(self, terms: NDArray[np.uint32]) -> NDArray[np.int64]:
         """Number of live pages that have each term; 0 for terms beyond the vocabulary."""
@@ -165,8 +136,7 @@ class Index:
         return found[id]
 
     def metadata(self, id: str) -> Metadata:
-        segment, page = self._view.snapshot.locate(self._number(id))
-        return segment.metadata(page)
+        return self._view.snapshot.metadata(self._number(id))
 
     def metadata_keys(self) -> list[str]:
         """What pages can be filtered by, in alphabetical order."""
@@ -174,8 +144,7 @@ class Index:
         return sorted({key for segment in segments for key in segment.column_keys})
 
     def vector(self, id: str) -> SparseVector:
-        segment, page = self._view.snapshot.locate(self._number(id))
-        return segment.vector(page)
+        return self._view.snapshot.vector(self._number(id))
 
     def thumbnail(self, id: str) -> bytes | None:
         segment, page = self._view.snapshot.locate(self._number(id))
@@ -221,34 +190,6 @@ class Index:
 
     # -- search ---------------------------------------------------------------------------------------
 
-    def search(
-        self,
-        query: Query,
-        k: int = 10,
-        filter: FilterLike = None,
-        two_stage: TwoStage | None = None,
-        min_score: float = 0.0,
-        where: str | None = None,
-        words_only: bool = False,
-    ) -> list[Hit]:
-        """The ``k`` best pages for words (or a ready vector). Exact, unless ``two_stage`` is given.
-
-        ``"a phrase"`` and ``+word`` must stand on a page, ``-word`` must not, ``word*`` is a beginning; a
-        vector takes these conditions from ``where``. A score is the float32 of the float64 sum, by
-        increasing term, of query weight times page weight; equal scores are ordered as the pages were last
-        added. Only pages that share a term and have at least ``min_score`` are results.
-        """
-        return list(
-            self.search_batch(
-                [query], k, filter, two_stage, min_score=min_score, where=where, words_only=words_only
-            )[0]
-        )
-
-    def search_vector(
-        self, vector: SparseVector, k: int = 10, filter: FilterLike = None, two_stage: TwoStage | None = None
-    ) -> list[Hit]:
-        return self.search(vector, k, filter, two_stage)
-
     def search_batch(
         self,
         queries: Sequence[Query],
@@ -286,15 +227,6 @@ class Index:
         words = partial(self.query_words, query)
         return Answered(snapshot, vector, self._token, words, ranking.meaning, self._meant_by)
 
-    def _meant_by(self, word: str, page: SparseVector) -> list[str]:
-        """Nothing where the encoder that knows is not installed."""
-        if self._nameless:
-            return []
-        try:
-            return self.encoder.meant_by(word, page) if isinstance(self.encoder, MeaningEncoder) else []
-        except VspladeError:
-            return []
-
     def rank(
         self,
         vectors: Sequence[SparseVector],
@@ -322,38 +254,6 @@ class Index:
         """Compile the fast engine now (a server's start), instead of after the first few queries."""
         self._view.engine(0).warm_up()
 
-    def encode_query(self, query: Query) -> SparseVector:
-        """A query's weights, checked; words are looked up with the index's encoder."""
-        if isinstance(query, str):
-            check_query_length(query)
-        if not isinstance(query, str):
-            vector = query
-        elif has_operators(query):
-            vector = encode(parse(query), self.encoder, self)
-        else:
-            vector = self.encoder.encode_query(query, self)
-            if isinstance(self.encoder, MeaningEncoder):
-                vector = replace(vector, meaning=self.encoder.encode_meaning(query))
-        return checked_query(vector, self.identity.terms)
-
-    def _encode_words(self, query: Query) -> SparseVector:
-        return replace(self.encode_query(query), meaning=None)
-
-    def _conditions(self, query: Query) -> Conditions:
-        if isinstance(query, str) and has_operators(query):
-            return conditions(parse(query), self.encoder)
-        return _NO_CONDITIONS
-
-    def query_words(self, query: Query) -> list[QueryWord]:
-        """What a query asks for: words, phrases and beginnings; nothing of a vector, or where the encoder
-        knows only pieces of words.
-        """
-        return query_words(parse(query), self.encoder) if isinstance(query, str) else []
-
-    def notes(self, query: str) -> list[str]:
-        """What in a query was not understood as it may have been meant, one sentence or two each."""
-        return notes(parse(query), self.encoder)
-
     def look_up(self, query: Query, filter: FilterLike = None) -> list[WordMatch]:
         """Each word of a query, and whether any page that passes ``filter`` holds it: as a whole (``found``),
         only pieces of it (``in part``), or nothing (``not found``).
@@ -361,21 +261,6 @@ class Index:
         view, masks = self._view, self._view.masks(Filter.of(filter))
         parts = list(zip((live.segment for live in view.snapshot.segments), masks, strict=True))
         return [WordMatch(word.typed, status(parts, word)) for word in self.query_words(query)]
-
-    def explain(self, query: Query, id: str) -> list[TermMatch]:
-        """What each shared term would add to the page's score, whether or not it is among the best."""
-        return explain(self.encode_query(query), self.vector(id), self._token, self.query_words(query))
-
-    def _token(self, term: int) -> str:
-        """The term's name, or its number where the encoder that names it is not installed."""
-        if self._nameless:
-            return f"#{term}"
-        try:
-            return shown(self.encoder.vocabulary, term)
-        except VspladeError:
-            # It is looked for once, and not for every term of every hit.
-            self._nameless = self._encoder is None
-            return f"#{term}"
 
 
 class _View:
