@@ -99,8 +99,8 @@ def digests(source: Path) -> dict[str, str]:
     found, ahead = set[str](), [root for root in ROOTS if path_of(source, root)]
     while ahead:
         module = ahead.pop()
-        # A hit can show itself: so the types import results, which no vector depends on.
-        if module not in found and not module.startswith("vsplade.results") and path_of(source, module):
+        # A hit can show itself: so the types import search, which no vector depends on.
+        if module not in found and not module.startswith("vsplade.search") and path_of(source, module):
             found.add(module)
             ahead += imported(source, module)
     return {module: digest(path) for module in sorted(found) if (path := path_of(source, module))}
@@ -131,6 +131,11 @@ images = [sheet(18, 900, 1100, 25), sheet(10, 1400, 1000, 50)]
 images += [sheet(60, 1600, 1200, 9), sheet(9, 500, 400, 20)]
 images += [sheet(20, 800, 1000, 20).transpose(Image.Transpose.ROTATE_90), sheet(20, 1000, 1000, 20, 9)]
 images += [sheet(20, 800, 1000, 20, 3), sheet(24, 3000, 400, 8)]
+words, months, years = tokens, (4, 12, "Mar"), (97, 2018)
+tokens = [f"{d}{mark}{m}{mark}{y}" for d in (3, 25) for m in months for y in years for mark in " -/"]
+tokens += ["4,077,010.89", "4077010.89", "A12B34", "H-6927", "9556939040116", "03-3543 2128", "19:04:21"]
+images += [sheet(18, 1000, 900, 25)]
+tokens = words[::9] + tokens
 vectors = list(reader.encode_pages([Page(id="p", image=image, path="p") for image in images]))
 vectors += [reader.encode_query(" ".join(random.sample(tokens, 5))) for _ in range(200)]
 for vector in vectors:

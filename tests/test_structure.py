@@ -25,7 +25,7 @@ LAYERS = (
     {"encode", "store"},
     {"search"},
     {"ingest", "exchange", "evaluate", "train"},
-    {"serve", "integrations"},
+    {"serve", "integrations", "scale"},
     {"cli"},
     {"__init__", "__main__"},
 )

@@ -33,6 +33,17 @@ def test_numbers_are_the_same() -> None:
     np.testing.assert_array_equal(numbers.numpy(), on_host.hashed_triple(*triples))
 
 
+def test_days_are_the_same() -> None:
+    runs = [*map(str, range(40)), "05", "dec", "march", "1999", "2018", "keeper"]
+    terms = np.array([TOKENIZER.term(run) for run in runs], np.int64)
+    triples = terms[np.random.default_rng(3).integers(0, len(terms), (3, 20_000))]
+    here = HOST.days.as_days(*triples)
+    there = HOST.days.moved(torch.from_numpy).as_days(*(torch.from_numpy(column) for column in triples))
+    for one, other in zip(here, there, strict=True):
+        np.testing.assert_array_equal(other.numpy(), one)
+    assert (np.stack(here) != triples).any(0).mean() > 0.1
+
+
 def page_of(rng: np.random.Generator, count: int) -> tuple[Cells, np.ndarray]:
     """Cells on few lines, so that many are neighbours, and the copy each was read on."""
     copy = rng.integers(0, COPIES, count)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from vsplade.encode import load_encoder
+from vsplade.encode.dates import DayTerms, day_of, named_days
 from vsplade.encode.hash_bits import CHECK, MASK, split, stamped
 from vsplade.encode.reader.bigrams import Neighbours
 from vsplade.encode.reader.reader import ReaderEncoder
@@ -59,6 +60,34 @@ def test_what_only_looks_like_groups_stays(text: str) -> None:
     assert ungrouped(text) == text
 
 
+@pytest.mark.parametrize(
+    ("runs", "day"),
+    [
+        (("25", "12", "2018"), ("25", "12", "2018")),
+        (("5", "mar", "99"), ("05", "03", "1999")),
+        (("sept", "5", "2018"), ("05", "09", "2018")),
+        (("12", "25", "18"), ("25", "12", "2018")),
+        (("04", "03", "2018"), ("04", "03", "2018")),
+        (("2018", "12", "25"), ("25", "12", "2018")),
+        (("32", "13", "2018"), None),
+        (("2018", "25"), None),
+        (("1", "2", "3"), None),
+        (("25", "decade", "2018"), None),
+    ],
+)
+def test_days(runs: tuple[str, ...], day: tuple[str, ...] | None) -> None:
+    assert day_of(runs) == day
+    terms = [Tokenizer.load().term(run) for run in runs]
+    if len(runs) == 3 and None not in terms:
+        columns = DayTerms(Tokenizer.load()).as_days(*(np.array([term]) for term in terms))
+        assert tuple(Tokenizer.load().token(int(column[0])) for column in columns) == (day or runs)
+
+
+@pytest.mark.parametrize("text", ["may 18 people", "18 marches 2018", "in march 2018", "1225 dec 2018x", ""])
+def test_what_is_no_day(text: str) -> None:
+    assert named_days(text) == []
+
+
 def test_years_are_not_grouped() -> None:
     assert readings("2018", known) == [[("2018",)]]
     assert readings("40770", known) == [[("40770",)], [("40", "770")]]
@@ -98,6 +127,14 @@ class TestBoth:
             ("25-12-2018", "on 25/12/2018", "found"),
             ("4077010.89", "total 4,077,010.89", "found"),
             ("4,077,010.89", "total 4077010.89", "found"),
+            ("$4,077,010.89", "total 4077010.89", "found"),
+            ("4077010.89", "total $4,077,010.89 in all", "found"),
+            ("25/12/2018", "on 25 Dec 2018 at noon", "found"),
+            ("25/12/2018", "on December 25th, 2018", "found"),
+            ("2018-12-25", "on 25-12-18", "found"),
+            ("25Dec2018", "on 25/12/2018", "found"),
+            ("5.3.1999", "of 05 March 1999", "found"),
+            ("25/12/2018", "25 Nov 2018 and 24 Dec 2018", "in part"),
             ("turbine", "a lighthouse", "not found"),
             ("xyzzyq", "a lighthouse", "not found"),
             ("HARBOUR", "the harbour", "found"),
@@ -105,6 +142,20 @@ class TestBoth:
     )
     def test_status(self, encoder: TextEncoder | ReaderEncoder, word: str, text: str, status: str) -> None:
         assert self.status(encoder, word, text) == status
+
+    @pytest.mark.parametrize("day", ["25/12/2018", "25 Dec 2018", "Dec. 25, 2018", "25.12.18", "12/25/2018"])
+    @pytest.mark.parametrize("asked", ["25-12-2018", "25th of December 2018", "2018-12-25"])
+    def test_a_day_is_one_term_however_it_is_written(
+        self, encoder: TextEncoder | ReaderEncoder, day: str, asked: str
+    ) -> None:
+        """Of two pages with the same numbers and months, the one with the day comes first."""
+        query = encoder.encode_query(asked)
+        terms = dict(zip(query.terms.tolist(), query.weights.tolist(), strict=True))
+        scores = [
+            sum(terms.get(term, 0.0) * weight for term, weight in self.weights(encoder, text).items())
+            for text in (f"paid on {day} in full", "paid 25 december 12 in 18 and 2018 dec full")
+        ]
+        assert scores[0] > scores[1]
 
     def test_pages_with_the_whole_word_come_first(self, encoder: TextEncoder | ReaderEncoder) -> None:
         """Also where the others are short and hold every piece."""

@@ -86,7 +86,7 @@ def test_the_api_is_as_described(api: Any, operation: str, kind: str) -> None:
         if method == "DELETE" and path.startswith("/v1/documents"):
             case.path_parameters = {"doc_id": "no-such-document"}
         # A page that is well named need not exist, and this index has no text layers.
-        response = case.call()
+        response = case.call(timeout=120)  # a busy machine is no fault of the server's
         if response.status_code != 413:  # refused for its size, which schemathesis does not count as refused
             case.validate_response(response, excluded_checks=[NOT_EVERYTHING_EXISTS])
 

@@ -60,6 +60,11 @@ LISTED = 10
     metavar="PIXELS",
     help="Keep a small picture of each page, with this longest edge. Default: none.",
 )
+@click.option(
+    "--from-parquet",
+    metavar="DIR",
+    help="Index no files: add the pages that `vsplade encode --parquet` wrote, from a folder or a bucket.",
+)
 @workers_option
 @limit_options
 @click.option("--watch", is_flag=True, help="Go on: index what is added, changed or removed, until ctrl-C.")
@@ -78,6 +83,7 @@ def index_command(
     prune: bool,
     meta: tuple[str, ...],
     thumbnails: int,
+    from_parquet: str | None,
     workers: int | None,
     watch: bool,
     check: bool,
@@ -97,6 +103,8 @@ def index_command(
         _recover(index_dir, encoder, as_json=as_json and not paths)
         if not paths:
             return 0
+    if from_parquet is not None:
+        return _add_shards(from_parquet, paths, index_dir, encoder, as_json)
     if not paths and not prune:
         raise InputError(
             "Give at least one PATH: a file, a folder, a glob, or - for a list on standard input."
@@ -115,19 +123,40 @@ def index_command(
     }
     chosen = encoder if model is None else model_encoder(model)
     if watch:
-        if as_json or "-" in paths:
-            raise InputError(
-                "--watch goes on for ever: it works with neither --json nor a list on standard input."
-            )
-        from vsplade.ingest.watching import watch as watch_paths
-
-        watch_paths(paths, index_dir, chosen, _print_report, **given)
+        _watch(paths, index_dir, chosen, as_json, given)
     report = index_paths(paths, index_dir, chosen, **given)
     if as_json:
         print_json(report.to_json())
     else:
         _print_report(report)
     return SOME_FAILED if report.failed else 0
+
+
+def _watch(
+    paths: tuple[str, ...], index_dir: Path, encoder: str | None, as_json: bool, given: dict[str, Any]
+) -> None:
+    if as_json or "-" in paths:
+        raise InputError(
+            "--watch goes on for ever: it works with neither --json nor a list on standard input."
+        )
+    from vsplade.ingest.watching import watch as watch_paths
+
+    watch_paths(paths, index_dir, encoder, _print_report, **given)
+
+
+def _add_shards(
+    source: str, paths: tuple[str, ...], index_dir: Path, encoder: str | None, as_json: bool
+) -> int:
+    from vsplade.cli.vectors import add_parquet
+
+    if paths:
+        raise InputError("--from-parquet adds pages that are encoded already: leave the paths out.")
+    pages = add_parquet(source, index_dir, encoder)
+    if as_json:
+        print_json({"pages": pages, "index": str(index_dir), "from_parquet": source})
+    else:
+        say(f"{count(pages, 'page')} of {printable(source)} are in {printable(str(index_dir))}.")
+    return 0
 
 
 def model_encoder(model: str) -> str:

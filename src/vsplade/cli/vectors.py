@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -22,22 +22,22 @@ from vsplade.cli.common import (
     note,
     print_json,
     printable,
+    progress_bar,
     say,
     workers_option,
 )
 from vsplade.errors import InputError
 
 if TYPE_CHECKING:
-    from vsplade.pages import Limits
+    from vsplade.pages import FileProblem, Limits
+    from vsplade.scale.encode_run import EncodeReport
     from vsplade.types import Encoder, Metadata, Page, SparseVector
 
 
 FORMATS = ("seismic", "anserini", "ciff")
 """As ``results.exports`` has them; repeated here so that ``--help`` need not import it. A test compares."""
-
-output_option = click.option(
-    "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The file to write."
-)
+PARQUET = "parquet"
+"""Out and in, in a folder of shards."""
 
 
 def scale_option(meaning: str) -> Callable[[Command], Command]:
@@ -56,7 +56,20 @@ from_whole_numbers = scale_option("Anserini's whole numbers are divided by this.
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@output_option
+@click.option(
+    "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="The file to write."
+)
+@click.option(
+    "--parquet",
+    metavar="DIR",
+    help="Write a folder of Parquet shards instead, here or in a bucket (s3://bucket/folder). PATH may be "
+    "such an address too. Run again, it does what is left.",
+)
+@click.option(
+    "--retry-failed",
+    is_flag=True,
+    help="With --parquet: try files again of which no page could be encoded.",
+)
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="seismic", show_default=True, help="Of the file."
 )
@@ -67,7 +80,9 @@ from_whole_numbers = scale_option("Anserini's whole numbers are divided by this.
 @json_option
 def encode(
     paths: tuple[str, ...],
-    output: Path,
+    output: Path | None,
+    parquet: str | None,
+    retry_failed: bool,
     form: str,
     scale: float,
     encoder: str | None,
@@ -76,15 +91,18 @@ def encode(
     **limits: float | None,
 ) -> int:
     """Turn pages into vectors, one a page, without an index."""
+    if (output is None) == (parquet is None):
+        raise InputError("Say where the vectors go: give --output FILE or --parquet DIR, one of them.")
     from vsplade.encode import load_encoder
-    from vsplade.exchange.vector_files import export_vectors
 
     chosen = load_encoder(encoder)
+    if parquet is not None:
+        return _encode_to_parquet(paths, chosen, parquet, make_limits(limits), workers, retry_failed, as_json)
+    from vsplade.exchange.vector_files import export_vectors
+
     source = EncodedPages(paths, chosen, make_limits(limits), workers)
-    export_vectors(source, chosen.vocabulary, output, form, scale)
-    for problem in source.problems:
-        place = f", page {problem.page}" if problem.page else ""
-        note(f"Failed: {printable(problem.path)}{place}: {printable(problem.reason)}")
+    export_vectors(source, chosen.vocabulary, cast(Path, output), form, scale)
+    note_failures(source.problems)
     if as_json:
         failures = [asdict(problem) for problem in source.problems]
         facts = {"pages": source.pages, "output": str(output), "format": form, "encoder": chosen.name}
@@ -92,6 +110,45 @@ def encode(
     else:
         say(f"Wrote {count(source.pages, 'vector')} to {printable(str(output))}.")
     return SOME_FAILED if source.problems else 0
+
+
+def note_failures(problems: Sequence[FileProblem]) -> None:
+    for problem in problems:
+        place = f", page {problem.page}" if problem.page else ""
+        note(f"Failed: {printable(problem.path)}{place}: {printable(problem.reason)}")
+
+
+def _encode_to_parquet(
+    paths: Sequence[str],
+    encoder: Encoder,
+    parquet: str,
+    limits: Limits,
+    workers: int | None,
+    retry_failed: bool,
+    as_json: bool,
+) -> int:
+    from vsplade.exchange.shard_folder import ShardFolder
+    from vsplade.scale.encode_run import encode_to_shards
+    from vsplade.scale.encode_shard import EncodeOptions
+
+    options = EncodeOptions(limits, workers)
+    with progress_bar(None, "files") as update:
+        report = encode_to_shards(paths, encoder, ShardFolder(parquet), options, update, retry_failed)
+    return print_encoded(report, as_json)
+
+
+def print_encoded(report: EncodeReport, as_json: bool) -> int:
+    note_failures(report.problems)
+    facts = report.to_json()
+    if as_json:
+        print_json(facts)
+    else:
+        say(
+            f"Wrote {count(report.pages, 'page')} to {printable(report.output)}, which has "
+            f"{count(report.pages_in_all, 'page')} in {count(report.shards, 'shard')}; {report.seconds:.1f} "
+            f"s, {facts['pages_per_s'] or 0:.1f} pages/s, {facts['pages_per_core_s'] or 0:.1f} a core"
+        )
+    return SOME_FAILED if report.problems else 0
 
 
 class EncodedPages:
@@ -134,37 +191,57 @@ class EncodedPages:
 
 @click.command()
 @index_option
-@output_option
-@click.option("--format", "form", type=click.Choice(FORMATS), required=True, help="Of the file.")
+@click.option("--output", required=True, metavar="FILE", help="The file to write; of parquet the folder.")
+@click.option("--format", "form", type=click.Choice((*FORMATS, PARQUET)), required=True, help="Of the file.")
 @to_whole_numbers
 @json_option
-def export(index_dir: Path, output: Path, form: str, scale: float, as_json: bool) -> None:
+def export(index_dir: Path, output: str, form: str, scale: float, as_json: bool) -> None:
     """Write the vectors of an index in another engine's format."""
-    from vsplade.exchange.vector_files import export_vectors
     from vsplade.search.index import Index
 
     index = Index.open(index_dir)
-    pages = export_vectors(index, index.encoder.vocabulary, output, form, scale)
-    if as_json:
-        print_json({"pages": pages, "output": str(output), "format": form})
+    if form == PARQUET:
+        from vsplade.exchange.parquet_index import export_parquet
+
+        pages = export_parquet(index, output)
     else:
-        say(f"Wrote {count(pages, 'vector')} to {printable(str(output))}.")
+        from vsplade.exchange.vector_files import export_vectors
+
+        pages = export_vectors(index, index.encoder.vocabulary, Path(output), form, scale)
+    if as_json:
+        print_json({"pages": pages, "output": output, "format": form})
+    else:
+        say(f"Wrote {count(pages, 'vector')} to {printable(output)}.")
 
 
 @click.command("import")
-@click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("source", metavar="FILE")
 @index_option
-@click.option("--format", "form", type=click.Choice(FORMATS[:2]), required=True, help="Of the file.")
+@click.option(
+    "--format", "form", type=click.Choice((*FORMATS[:2], PARQUET)), required=True, help="Of the file."
+)
 @from_whole_numbers
 @encoder_option
 @json_option
 def import_command(
-    source: Path, index_dir: Path, form: str, scale: float, encoder: str | None, as_json: bool
+    source: str, index_dir: Path, form: str, scale: float, encoder: str | None, as_json: bool
 ) -> None:
     """Add vectors from FILE (or from every .json and .jsonl file of a folder) to an index.
 
     They must come from the encoder of the index: its vocabulary and its query weights are used.
     """
+    pages = (
+        add_parquet(source, index_dir, encoder)
+        if form == PARQUET
+        else _add_vectors(Path(source), index_dir, form, scale, encoder)
+    )
+    if as_json:
+        print_json({"pages": pages, "index": str(index_dir)})
+    else:
+        say(f"Added {count(pages, 'vector')} to {printable(str(index_dir))}.")
+
+
+def _add_vectors(source: Path, index_dir: Path, form: str, scale: float, encoder: str | None) -> int:
     from vsplade.encode import load_encoder
     from vsplade.exchange.vector_files import read_pages
     from vsplade.search.index import Index
@@ -178,10 +255,21 @@ def import_command(
         for page in read_pages(source, chosen.vocabulary, form, scale):
             writer.add(page.id, page.vector, page.metadata)
             pages += 1
-    if as_json:
-        print_json({"pages": pages, "index": str(index_dir)})
-    else:
-        say(f"Added {count(pages, 'vector')} to {printable(str(index_dir))}.")
+    return pages
+
+
+def add_parquet(source: str, index_dir: Path, encoder: str | None) -> int:
+    """The pages of a folder of shards into an index; says so when the run that wrote them is not finished."""
+    from vsplade.exchange.parquet_index import import_parquet
+
+    with progress_bar(None, "pages") as update:
+        pages, finished = import_parquet(source, index_dir, encoder, update)
+    if not finished:
+        note(
+            f"Note: the run that wrote {printable(source)} has not come to its end: run the same `vsplade "
+            "encode` again, then this command, to get the rest."
+        )
+    return pages
 
 
 COMMANDS: tuple[click.Command, ...] = (encode, export, import_command)

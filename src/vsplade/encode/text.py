@@ -8,8 +8,9 @@ depends on that page alone.
 
 The text layer has the exact spelling of every word, so rare words, numbers and codes are also terms as a
 whole, beside their pieces: one for every run that is not in the vocabulary, and one for every two and every
-three runs that stand together (``units``). Those terms are hashes, one of 2^20 numbers and 12 bits to check
-(``checks``): a word that is not there is taken for found on one of some hundred million pages.
+three runs that stand together (``units``). A day has one, however it is written (``dates``). Those terms are
+hashes, one of 2^20 numbers and 12 bits to check (``hash_bits``): a word that is not there is taken for found
+on one of some hundred million pages.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.config import format_spec
+from vsplade.encode.dates import day_of, named_days
 from vsplade.encode.hash_bits import CHECK, evidence, stamped
 from vsplade.encode.query_length import check_query_length
 from vsplade.encode.tokenizer import Tokenizer, normalise
@@ -43,7 +45,7 @@ NUMBERS = 2.0
 @lru_cache(maxsize=1 << 16)
 def hashed(runs: Unit) -> int:
     """Of runs that stand together: number and check; part of the index's format, so never to be changed."""
-    digest = hashlib.blake2b(" ".join(runs).encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(" ".join(day_of(runs) or runs).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") % (WHOLE << CHECK)
 
 
@@ -98,7 +100,7 @@ class TextEncoder:
 
     latin_only = True
 
-    FORMULA: ClassVar[str] = "bm25-2"
+    FORMULA: ClassVar[str] = "bm25-3"
     """Raised when the arithmetic below changes, so that old indexes are noticed."""
 
     def __init__(self, options: TextOptions | None = None) -> None:
@@ -134,10 +136,12 @@ class TextEncoder:
 
     def encode_text(self, text: str) -> SparseVector:
         """The vector of a page that carries this text (a text layer, an OCR result, a caption)."""
-        found = list(units(ungrouped(normalise(text))))
+        text = normalise(text)
+        found = list(units(ungrouped(text)))
         pieces = [piece for unit in found for piece in self._pieces(unit)]
         words = self._counted(Counter(pieces), len(pieces))
         together = Counter(runs for unit in found for runs in self._together(unit))
+        together.update(set(named_days(text)) - together.keys())
         marks = {self._mark(runs): count for runs, count in together.items()}
         whole = self._counted(Counter({mark.term: count for mark, count in marks.items()}), len(pieces))
         checks = {mark.term: mark.check for mark in marks}
@@ -186,8 +190,11 @@ class TextEncoder:
             asked = list(units(ungrouped(normalise(typed))))
             pieces = list(dict.fromkeys(term for unit in asked for term in self._pieces(unit)))
             whole = dict.fromkeys(mark for unit in asked for mark in self._whole(unit))
+            wholes = [(*map(Evidence, pieces), *whole)]
+            if len(asked) == 1 and day_of(asked[0]):
+                wholes.append((self._mark(asked[0]),))  # as any way to write the day
             if asked:
-                found.append(QueryWord(typed, tuple(pieces), ((*map(Evidence, pieces), *whole),)))
+                found.append(QueryWord(typed, tuple(pieces), tuple(wholes)))
         return found
 
     keeps_order = False
@@ -209,12 +216,15 @@ class TextEncoder:
         """Idf times the number of times a term is asked for; without statistics the idf is left out."""
         check_query_length(text)
         counts: defaultdict[int, float] = defaultdict(float)
-        for unit in units(ungrouped(normalise(text))):
+        text = normalise(text)
+        for unit in units(ungrouped(text)):
             worth = NUMBERS if any(run.isdigit() for run in unit) else 1.0
             for term in self._pieces(unit):
                 counts[term] += 1.0
             for mark in self._whole(unit):
                 counts[mark.term] += worth
+        for day in named_days(text):
+            counts[self._mark(day).term] = NUMBERS
         asked = sorted(counts.items())
         terms = np.array([term for term, _ in asked], dtype=np.uint32)
         weights = np.array([count for _, count in asked], dtype=np.float64)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from vsplade.encode.dates import named_days
 from vsplade.encode.tokenizer import LONGEST_WORD, normalise
 
 Unit = tuple[str, ...]
@@ -69,11 +70,17 @@ def _joined(left: str, between: str, right: str) -> bool:
 
 def readings(typed: str, known: Callable[[str], bool]) -> list[list[Unit]]:
     """The units of a typed text, and those of the same text with its numbers written otherwise: without
-    groups of thousands where it has them, with groups where not (years and other ``known`` runs stay).
+    groups of thousands where it has them, with groups where not (years and other ``known`` runs stay); and
+    days in digits that the text has with the name of their month.
     """
     text = normalise(typed)
     if not _DIGITS.search(text):
         return [list(units(text))]
+    days: list[Unit] = [*named_days(text)]
+    return [*_numbers(text, known), *([days] if days else [])]
+
+
+def _numbers(text: str, known: Callable[[str], bool]) -> list[list[Unit]]:
     plain = ungrouped(text)
     if plain != text:
         return [list(units(text)), list(units(plain))]

@@ -26,7 +26,6 @@ from vsplade.search.word_lookup import status
 from vsplade.store import verify
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import JsonValue
-from vsplade.store.segment import Segment
 from vsplade.store.snapshot import Snapshot
 from vsplade.types import Encoder, Metadata, SparseVector, WordMatch
 
@@ -152,20 +151,14 @@ class Index(PageIndex):
 
     def vectors(self) -> Iterator[tuple[str, SparseVector]]:
         """Every live page's id and vector, in page order."""
-        return ((segment.id(page), segment.vector(page)) for segment, page in self._live_pages())
+        return (
+            (segment.id(page), segment.vector(page)) for segment, page in self._view.snapshot.live_pages()
+        )
 
     def pages_with_metadata(self) -> Iterator[tuple[str, SparseVector, Metadata]]:
         """Every live page's id, vector and metadata, in page order."""
-        for segment, page in self._live_pages():
+        for segment, page in self._view.snapshot.live_pages():
             yield segment.id(page), segment.vector(page), segment.metadata(page)
-
-    def _live_pages(self) -> Iterator[tuple[Segment, int]]:
-        for live in self._view.snapshot.segments:
-            live.segment.expect_random_reads(False)
-            pages = range(live.segment.pages) if live.live is None else np.flatnonzero(live.live).tolist()
-            for page in pages:
-                yield live.segment, page
-            live.segment.expect_random_reads()
 
     def add(
         self,

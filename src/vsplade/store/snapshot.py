@@ -134,6 +134,15 @@ class Snapshot:
             live = self.segments[place]
             yield live.segment, number - live.base
 
+    def live_pages(self) -> Iterator[tuple[Segment, int]]:
+        """Every live page as its segment and its place there, in page order."""
+        for live in self.segments:
+            live.segment.expect_random_reads(False)
+            pages = range(live.segment.pages) if live.live is None else np.flatnonzero(live.live).tolist()
+            for page in pages:
+                yield live.segment, page
+            live.segment.expect_random_reads()
+
     def ids(self, ranking: Ranking) -> list[str]:
         """Ids of the pages found."""
         if ranking.names is not None:

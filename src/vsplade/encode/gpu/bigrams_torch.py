@@ -73,6 +73,7 @@ class NeighboursOnDevice:
         self._heavy, self._width = here("heavy"), here("width")
         self._goes_on, self._went_on, self._digits = here("goes_on"), here("went_on"), here("digits")
         self._number = here("number")
+        self._days = neighbours.days.moved(lambda values: torch.from_numpy(values).to(device))
 
     def counted(
         self, standing: Standing, copies: int, pages: int
@@ -118,7 +119,7 @@ class NeighboursOnDevice:
         one = torch.arange(len(left), device=left.device).repeat_interleave(many, output_size=triples)
         other = first[one] + torch.arange(triples, device=left.device) - (ends - many)[one]
         three = left[one], right[one], right[other]
-        hashes = hashed_triple(*(standing.term[row] for row in three))
+        hashes = hashed_triple(*self._days.as_days(*(standing.term[row] for row in three)))
         chance = standing.chance[three[0]] * standing.chance[three[1]] * standing.chance[three[2]]
         within = self._went_on[standing.term[three[1]]] & self._went_on[standing.term[three[2]]]
         chance = torch.where(within, chance**THREE_PIECES, chance)

@@ -8,7 +8,8 @@ the one hardly ever meets the other (docs/log.md has the loss).
 Whole words come from the same neighbours. A rare word or a long number of two pieces is the pair of them. One
 of three pieces, and a number or code of several runs (``H-6927``), is known by every three terms that follow
 each other closely: a triple has a number of its own, from the same hash. Two pairs that overlap would not do:
-a page with ``25/12/2017`` and ``3/12/2018`` does not hold ``25/12/2018``.
+a page with ``25/12/2017`` and ``3/12/2018`` does not hold ``25/12/2018``. Three terms that may be a day are
+hashed as its day, month and year, however it is written (``dates``).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vsplade.encode.dates import DayTerms
 from vsplade.encode.hash_bits import CHECK, split
 from vsplade.encode.reader.boxes import TYPE, width_of
 from vsplade.encode.tokenizer import GOES_ON, Tokenizer, letters_of
@@ -144,6 +146,7 @@ class Neighbours:
         self.digits = np.array([token.isdigit() for token in tokens])
         self.number = np.array([letters_of(token).isdigit() for token in tokens])
         self.width = np.array([width_of(letters_of(token)) for token in tokens], np.float32)
+        self.days = DayTerms(tokenizer)
         self.whole = lru_cache(maxsize=1 << 14)(self._whole)
         self._seen = np.full((PAIRS, 3), -1, np.int32)
         """The last pair or triple of each number, to show people words and not numbers."""
@@ -159,11 +162,13 @@ class Neighbours:
         hashes: list[int] = self._hashed(row[:-1], row[1:]).tolist()
         return hashes
 
-    def in_line(self, units: Sequence[tuple[int, ...]]) -> Standing:
-        """A page of which every word was read without error, as one long line; a unit has its pieces."""
+    def in_line(self, units: Sequence[tuple[int, ...]], days: Sequence[tuple[int, ...]] = ()) -> Standing:
+        """A page of which every word was read without error, as one long line; a unit has its pieces.
+        ``days`` are those that several units make.
+        """
         row = np.array([piece for unit in units for piece in unit], np.int64)
         row = row[self.heavy[row]]
-        whole = np.array([number for unit in units for number in self.whole(unit)], np.int64)
+        whole = np.array([number for unit in (*units, *days) for number in self.whole(unit)], np.int64)
         return Standing(*(_certain(hashes) for hashes in (self._hashed(row[:-1], row[1:]), whole)))
 
     def _whole(self, pieces: tuple[int, ...]) -> list[int]:
@@ -241,7 +246,7 @@ class Neighbours:
         )
 
     def _hashed(self, *terms: NDArray[Any]) -> NDArray[np.int64]:
-        hashes = hashed(*terms) if len(terms) == 2 else hashed_triple(*terms)
+        hashes = hashed(*terms) if len(terms) == 2 else hashed_triple(*self.days.as_days(*terms))
         self.note(split(hashes)[0], *terms)
         return hashes
 

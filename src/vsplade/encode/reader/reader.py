@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vsplade.encode.dates import named_days
 from vsplade.encode.hash_bits import stamped
 from vsplade.encode.legibility import LEGIBLE, legibility
 from vsplade.encode.meaning.meaning_model import MeaningModel, is_shipped
@@ -31,7 +32,7 @@ from vsplade.encode.reader.detect import CellReader, Cells, at_size
 from vsplade.encode.reader.orientation import AS_IT_IS, Pose, Reading, find_pose, is_askew
 from vsplade.encode.reader.page_text import PageText
 from vsplade.encode.reader.whole_words import ReaderWords
-from vsplade.encode.tokenizer import Tokenizer, letters_of
+from vsplade.encode.tokenizer import Tokenizer, letters_of, normalise
 from vsplade.encode.weighting import PageWeighting, damped
 from vsplade.errors import InputError
 from vsplade.types import (
@@ -53,7 +54,7 @@ MODEL = Path(__file__).parents[1] / "data" / "reader"
 _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
 _HEAVY = ("trunk.onnx", "head.onnx")
 _FILES = (*_HEAVY, "size.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
-REVISION = 3
+REVISION = 4
 """Of the code that vectors depend on. ``scripts/reader_revision.py`` raises it; a test asks for that."""
 
 SMALLEST_EDGE, LARGEST_EDGE = 64, 8192
@@ -447,5 +448,6 @@ class ReaderEncoder:
         if "pair" not in self._point:
             return words
         pieces = [self._words.pieces(unit) for unit in self._words.readings(text)[0]]
-        kept = self._neighbours.in_line(pieces).kept(self._point["pair"])
+        days = [self._words.pieces(day) for day in named_days(normalise(text))]
+        kept = self._neighbours.in_line(pieces, days).kept(self._point["pair"])
         return self._add_pairs(words, kept, float(len(terms)))

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from vsplade.encode.dates import day_of
 from vsplade.encode.hash_bits import CHECK, evidence
 from vsplade.encode.reader.bigrams import Neighbours
 from vsplade.encode.tokenizer import Tokenizer, normalise
 from vsplade.encode.units import Unit, readings, units
 from vsplade.types import Evidence, QueryWord
 
-WHOLE_WORD, WHOLE_NUMBER = 3.0, 8.0
-"""What a whole word, and a whole number or code, weighs in a query beside its pieces (docs/log.md)."""
+WHOLE_WORD, WHOLE_CODE, WHOLE_NUMBER = 3.0, 8.0, 16.0
+"""What a whole word, a code of letters and digits, and a number weigh in a query beside their pieces
+(docs/log.md)."""
 
 
 class ReaderWords:
@@ -37,7 +39,7 @@ class ReaderWords:
             for unit in reading:
                 if len(unit) == 1 and self._known(unit[0]):
                     continue
-                worth = WHOLE_NUMBER if any(run.isdigit() for run in unit) else WHOLE_WORD
+                worth = _worth(unit)
                 hashes = self._neighbours.whole(self.pieces(unit))
                 weights |= {hash >> CHECK: worth / len(hashes) for hash in hashes}
         return weights
@@ -46,10 +48,13 @@ class ReaderWords:
         """Each word as it was typed, between white space."""
         found = []
         for typed in text.split():
+            written = self.readings(typed)
             wholes = [
                 tuple(dict.fromkeys(mark for unit in reading for mark in self._whole(unit)))
-                for reading in self.readings(typed)
+                for reading in written
             ]
+            if len(written[0]) == 1 and self._kept and day_of(written[0][0]):
+                wholes.append(tuple(self._marks(self.pieces(written[0][0]))))  # as any way to write the day
             if wholes[0]:
                 parts = dict.fromkeys(self._tokenizer.encode(typed))
                 found.append(QueryWord(typed, tuple(parts), tuple(wholes)))
@@ -76,8 +81,16 @@ class ReaderWords:
     def _whole(self, unit: Unit) -> list[Evidence]:
         """What a page has that holds this unit."""
         pieces = self.pieces(unit)
-        hashes = (evidence(hash, len(self._tokenizer)) for hash in self._hashes(pieces))
-        return [*map(Evidence, pieces), *hashes]
+        return [*map(Evidence, pieces), *self._marks(pieces)]
+
+    def _marks(self, pieces: tuple[int, ...]) -> list[Evidence]:
+        """That the pieces stand together."""
+        return [evidence(hash, len(self._tokenizer)) for hash in self._hashes(pieces)]
 
     def _hashes(self, pieces: tuple[int, ...]) -> list[int]:
         return self._neighbours.whole(pieces) if self._kept else []
+
+
+def _worth(unit: Unit) -> float:
+    digits = [run.isdigit() for run in unit]
+    return WHOLE_NUMBER if all(digits) else WHOLE_CODE if any(digits) else WHOLE_WORD
