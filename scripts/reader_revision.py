@@ -99,8 +99,7 @@ def digests(source: Path) -> dict[str, str]:
     found, ahead = set[str](), [root for root in ROOTS if path_of(source, root)]
     while ahead:
         module = ahead.pop()
-        # A hit can show itself: so the types import search, which no vector depends on.
-        if module not in found and not module.startswith("vsplade.search") and path_of(source, module):
+        if module not in found and path_of(source, module):
             found.add(module)
             ahead += imported(source, module)
     return {module: digest(path) for module in sorted(found) if (path := path_of(source, module))}

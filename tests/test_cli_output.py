@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from vsplade.cli import cli, run
-from vsplade.cli.searching import highlight
+from vsplade.cli.show_hits import highlight
 from vsplade.encode import load_encoder
 from vsplade.encode.text import TextEncoder
 from vsplade.encode.tokenizer import Tokenizer

@@ -61,11 +61,11 @@ def random_tensors(plain: dict[str, Any]) -> dict[str, Any]:
     """Every tensor of the model by its name, drawn in bfloat16 from one pool of numbers."""
     import torch
 
-    from vsplade.encode.modernvbert import checkpoint
     from vsplade.encode.modernvbert.model import SpladeModel
+    from vsplade.encode.modernvbert.model_files import native_config
 
     with torch.device("meta"):
-        model = SpladeModel(checkpoint.native_config(plain, TERMS, with_vision_head=False), TERMS)
+        model = SpladeModel(native_config(plain, TERMS, with_vision_head=False), TERMS)
     generator = torch.Generator().manual_seed(0)
     numbers = torch.randn(1 << 22, generator=generator)
     tensors = {}

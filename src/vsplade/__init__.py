@@ -13,16 +13,17 @@ if TYPE_CHECKING:
     from vsplade.encode import load_encoder
     from vsplade.errors import VspladeError
     from vsplade.ingest import index_paths
+    from vsplade.search.hits import Hit
     from vsplade.search.index import Index
     from vsplade.store.writer import IndexWriter
-    from vsplade.types import Box, Encoder, Hit, Page, SparseVector, TermMatch
+    from vsplade.types import Box, Encoder, Page, SparseVector, TermMatch
 
     __version__: str
 
 _HOME = {
     "Box": "vsplade.types",
     "Encoder": "vsplade.types",
-    "Hit": "vsplade.types",
+    "Hit": "vsplade.search.hits",
     "Index": "vsplade.search.index",
     "IndexWriter": "vsplade.store.writer",
     "Page": "vsplade.types",

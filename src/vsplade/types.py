@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from PIL import Image
 
-    from vsplade.search.marks import Mark
-
 Json = str | int | float | bool | None
 Metadata = Mapping[str, Any]
 """Values are ``Json``, or lists of it (tags): a filter holds where it holds for one of the values."""
@@ -305,44 +303,3 @@ class PlacingEncoder(Encoder, Protocol):
     def encode_with_places(self, page: Page) -> tuple[SparseVector, list[Box]]:
         """The page's vector, and one box for each of its terms, in the same order."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One result. ``doc_id`` and ``page_num`` follow the field's habit; ``id`` names the page."""
-
-    id: str
-    score: float
-    doc_id: str
-    page_num: int
-    metadata: Metadata = field(hash=False)
-    matches: Sequence[TermMatch] = field(default=(), hash=False)
-    words: Sequence[WordMatch] = field(default=(), hash=False)
-    """The query's words, and whether the page holds each: as a whole, in part or not. Empty where the query
-    was a vector, or the encoder knows no whole words.
-    """
-
-    def explain(self) -> Sequence[TermMatch]:
-        """Matched terms, largest contribution first; the products add up to ``score``."""
-        return self.matches
-
-    def image(self, longest_edge: int = 1600, *, marked: bool = False) -> Image.Image:
-        """The page, rendered from its file now; ``marked`` with the query's words as by a highlighter."""
-        from vsplade.search.page_view import hit_image
-
-        return hit_image(self, longest_edge, marked)
-
-    def boxes(self) -> list[Mark]:
-        """The query's words on the page: each with its text, its ``box`` and its weight.
-
-        From the file's text layer, or read from the pixels where there is none.
-        """
-        from vsplade.search.page_view import look_at
-
-        return list(look_at(self).marks)
-
-    def snippet(self, words: int = 28) -> str:
-        """The words around the place where most of the query stands together."""
-        from vsplade.search.page_view import look_at
-
-        return look_at(self).snippet(words).text

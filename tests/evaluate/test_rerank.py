@@ -11,8 +11,8 @@ from PIL import Image
 from vsplade.errors import InputError, PageError
 from vsplade.evaluate import load_dataset
 from vsplade.evaluate.late_interaction import recall_ceiling, rerank_dataset
+from vsplade.search.hits import Hit
 from vsplade.search.rerank import Vectors, max_sim, render_hits, rerank_hits, rerank_run
-from vsplade.types import Hit
 
 
 def rows(*values: list[float]) -> Vectors:

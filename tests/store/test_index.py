@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 
 from vsplade.errors import IndexFormatError, InputError, ModelMismatchError, StorageError
+from vsplade.search.backend import SearchBackend, WriteBackend
+from vsplade.search.hits import Hit
 from vsplade.search.index import Index
 from vsplade.search.query_plan import MAX_TOP
 from vsplade.search.two_stage import TwoStage
 from vsplade.store import manifest, merging
-from vsplade.store.backend import SearchBackend, WriteBackend
 from vsplade.store.writer import IndexWriter
-from vsplade.types import Encoder, Hit, Page, SparseVector, TermMatch, TermStatistics
+from vsplade.types import Encoder, Page, SparseVector, TermMatch, TermStatistics
 
 from .oracle import identity, random_vector
 

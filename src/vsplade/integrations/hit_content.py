@@ -7,8 +7,8 @@ import io
 from typing import Any
 
 from vsplade.errors import VspladeError
+from vsplade.search.hits import Hit
 from vsplade.search.page_view import place_of, shared_sight
-from vsplade.types import Hit
 
 IMAGE_EDGE = 1200
 

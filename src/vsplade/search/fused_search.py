@@ -8,8 +8,9 @@ from typing import Protocol, runtime_checkable
 
 from vsplade.errors import InputError
 from vsplade.search.fuse import fuse
+from vsplade.search.hits import Hit
 from vsplade.search.syntax import parse
-from vsplade.types import Hit, SparseVector, TermMatch, TermStatistics
+from vsplade.types import SparseVector, TermMatch, TermStatistics
 
 DEPTH = 100
 """Results fetched from each retriever, as the paper does: scaling scores needs more than the few that are

@@ -1,25 +1,74 @@
-"""Results that cost little to make: only the id and the score are at hand, the rest is read when looked at.
+"""Results: what was found, why, and how it looks.
 
+Hits of an index cost little to make: only the id and the score are at hand, the rest is read when looked at.
 A search makes hundreds of hits, and most are never asked for their metadata or for an explanation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, overload
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from vsplade.search.explain import explain, explain_meaning, match_words
-from vsplade.search.query_plan import Ranking
-from vsplade.types import Hit, Json, Metadata, QueryWord, SparseVector
+from vsplade.search.query_plan import Named, Ranking
+from vsplade.types import Json, Metadata, QueryWord, SparseVector, TermMatch, WordMatch
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from vsplade.search.marks import Mark
+    from vsplade.search.page_view import Seen
 
 _set = object.__setattr__  # a Hit is frozen; these are its first values
 
 
-class FoundPages(Protocol):
-    """Where the pages of a ranking are looked up by their numbers; a ``Snapshot`` is one."""
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One result. ``doc_id`` and ``page_num`` follow the field's habit; ``id`` names the page."""
 
-    def ids(self, ranking: Ranking) -> list[str]: ...
+    id: str
+    score: float
+    doc_id: str
+    page_num: int
+    metadata: Metadata = field(hash=False)
+    matches: Sequence[TermMatch] = field(default=(), hash=False)
+    words: Sequence[WordMatch] = field(default=(), hash=False)
+    """The query's words, and whether the page holds each: as a whole, in part or not. Empty where the query
+    was a vector, or the encoder knows no whole words.
+    """
+
+    def explain(self) -> Sequence[TermMatch]:
+        """Matched terms, largest contribution first; the products add up to ``score``."""
+        return self.matches
+
+    def image(self, longest_edge: int = 1600, *, marked: bool = False) -> Image.Image:
+        """The page, rendered from its file now; ``marked`` with the query's words as by a highlighter."""
+        from vsplade.search.page_view import draw_marks, place_of, shared_sight
+
+        image = shared_sight().image(*place_of(self.id, self.metadata), longest_edge)
+        return draw_marks(image, [mark.box for mark in self.boxes()]) if marked else image
+
+    def boxes(self) -> list[Mark]:
+        """The query's words on the page: each with its text, its ``box`` and its weight.
+
+        From the file's text layer, or read from the pixels where there is none.
+        """
+        return list(self.look().marks)
+
+    def snippet(self, words: int = 28) -> str:
+        """The words around the place where most of the query stands together."""
+        return self.look().snippet(words).text
+
+    def look(self) -> Seen:
+        """The page's words, and those of the query among them."""
+        from vsplade.search.page_view import place_of, shared_sight
+
+        return shared_sight().see(*place_of(self.id, self.metadata), self.explain())
+
+
+class FoundPages(Named, Protocol):
+    """Where the pages of a ranking are looked up by their numbers; a ``Snapshot`` is one."""
 
     def vector(self, number: int) -> SparseVector: ...
 
@@ -131,7 +180,7 @@ class Hits(Sequence[Hit]):
 
 def _make_hits(search: Answered, ranking: Ranking) -> list[Hit]:
     hits: list[Hit] = []
-    ids = search.pages.ids(ranking)
+    ids = ranking.ids(search.pages)
     for id, score, number in zip(ids, ranking.scores.tolist(), ranking.numbers.tolist(), strict=True):
         hit = StoredHit.__new__(StoredHit)
         _set_id(hit, id)

@@ -5,23 +5,25 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vsplade.encode import load_index_encoder
 from vsplade.encode.query_length import check_query_length
 from vsplade.errors import VspladeError
 from vsplade.search.conditions import Conditions, conditions, encode, notes, query_words
 from vsplade.search.explain import explain
 from vsplade.search.filters import Filter
-from vsplade.search.query_plan import checked_query
+from vsplade.search.hits import Answered, FoundPages, Hit
+from vsplade.search.query_plan import Ranking, checked_query
 from vsplade.search.syntax import has_operators, parse
 from vsplade.search.two_stage import TwoStage
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.types import (
     Encoder,
-    Hit,
     MeaningEncoder,
     Metadata,
     QueryWord,
@@ -88,8 +90,6 @@ class PageIndex(ABC):
     def encoder(self) -> Encoder:
         """The encoder given to ``open``, or the one that the index names (loaded once)."""
         if self._encoder is None:
-            from vsplade.encode import load_index_encoder
-
             encoder = load_index_encoder(self.identity.name, self.where)
             check_encoder(self.where, self.identity, EncoderIdentity.of(encoder))
             self._encoder = encoder
@@ -225,6 +225,10 @@ class PageIndex(ABC):
             # It is looked for once, and not for every term of every hit.
             self._nameless = self._encoder is None
             return f"#{term}"
+
+    def _answered(self, pages: FoundPages, query: Query, vector: SparseVector, ranking: Ranking) -> Answered:
+        words = partial(self.query_words, query)
+        return Answered(pages, vector, self._token, words, ranking.meaning, self._meant_by)
 
     def _meant_by(self, word: str, page: SparseVector) -> list[str]:
         """Nothing where the encoder that knows is not installed."""

@@ -26,7 +26,7 @@ from vsplade.search.marks import (
     make_snippet,
     matched_tokens,
 )
-from vsplade.types import Box, Hit, Json, TermMatch
+from vsplade.types import Box, Json, TermMatch
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -168,16 +168,6 @@ def place_of(page_id: str, metadata: Mapping[str, Json]) -> tuple[str, int]:
     if not isinstance(path, str) or not isinstance(number, int):
         raise PageError(f"Page {page_id!r} does not know its file, so it cannot be shown.")
     return path, number
-
-
-def look_at(hit: Hit) -> Seen:
-    """A hit's page: its words, and those of the query among them."""
-    return shared_sight().see(*place_of(hit.id, hit.metadata), hit.explain())
-
-
-def hit_image(hit: Hit, longest_edge: int, marked: bool) -> Image.Image:
-    image = shared_sight().image(*place_of(hit.id, hit.metadata), longest_edge)
-    return draw_marks(image, [mark.box for mark in look_at(hit).marks]) if marked else image
 
 
 def draw_marks(image: Image.Image, boxes: Iterable[Box]) -> Image.Image:

@@ -42,6 +42,12 @@ class Names:
             raise damaged_result() from error
 
 
+class Named(Protocol):
+    """Where the names of pages are; a ``Snapshot`` is one."""
+
+    def ids(self, numbers: NDArray[np.int64]) -> list[str]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """Page numbers and their scores, best first; equal scores in page order."""
@@ -58,6 +64,10 @@ class Ranking:
         kept = int(np.count_nonzero(self.scores >= np.float32(score)))
         names = None if self.names is None else Names(self.names.starts[: kept + 1], self.names.bytes)
         return Ranking(self.numbers[:kept], self.scores[:kept], names, self.meaning)
+
+    def ids(self, pages: Named) -> list[str]:
+        """Of the pages found, in the commit that was searched."""
+        return pages.ids(self.numbers) if self.names is None else self.names.decoded()
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.errors import InputError, PageError
-from vsplade.types import Hit
+from vsplade.search.hits import Hit
 
 if TYPE_CHECKING:
     from PIL import Image

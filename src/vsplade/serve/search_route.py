@@ -14,12 +14,13 @@ from vsplade.encode.with_text import PairedEncoder
 from vsplade.errors import InputError, VspladeError
 from vsplade.search.filters import Filter
 from vsplade.search.fused_search import READER_AND_TEXT, FusedHit, fused_search, text_layer, whole
+from vsplade.search.hits import Hit
 from vsplade.search.page_view import place_of
 from vsplade.search.syntax import has_operators, parse
 from vsplade.serve.library import Library
 from vsplade.serve.request_errors import RequestError, bad_request, from_vsplade
 from vsplade.serve.settings import ServeLimits
-from vsplade.types import Hit, TermMatch
+from vsplade.types import TermMatch
 
 INLINE_PAGES = 500_000
 """Up to here a plain search takes well under a millisecond: handing it to a thread would cost more."""

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.errors import IndexFormatError
-from vsplade.search.query_plan import Ranking
 from vsplade.store import manifest as manifests
 from vsplade.store.durable import damaged, missing
 from vsplade.store.first_stage import read_term_values
@@ -143,11 +142,9 @@ class Snapshot:
                 yield live.segment, page
             live.segment.expect_random_reads()
 
-    def ids(self, ranking: Ranking) -> list[str]:
-        """Ids of the pages found."""
-        if ranking.names is not None:
-            return ranking.names.decoded()
-        return [segment.id(page) for segment, page in self.locate_all(ranking.numbers)]
+    def ids(self, numbers: NDArray[np.int64]) -> list[str]:
+        """Ids of pages by their numbers."""
+        return [segment.id(page) for segment, page in self.locate_all(numbers)]
 
     def vector(self, number: int) -> SparseVector:
         segment, page = self.locate(number)

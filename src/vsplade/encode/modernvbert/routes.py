@@ -18,15 +18,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vsplade.encode.modernvbert import checkpoint, layouts
-from vsplade.encode.modernvbert.checkpoint import (
+from vsplade.encode.modernvbert import layouts
+from vsplade.encode.modernvbert.model import SpladeModel, special_tokens
+from vsplade.encode.modernvbert.model_files import (
     Checkpoint,
+    additional_tokens,
+    build,
     copy_text_files,
     read_json,
     read_tensors,
+    rope_parameters,
     write_json,
 )
-from vsplade.encode.modernvbert.model import SpladeModel, special_tokens
 from vsplade.encode.modernvbert.processor import read_prompt
 from vsplade.errors import InputError
 
@@ -113,7 +116,7 @@ def load(folder: Path, dtype: torch.dtype) -> Checkpoint:
     path = document / "model.safetensors"
     file = read_tensors(path)
     static = read_tensors(query / "model.safetensors")
-    renamed = layouts.from_upstream(file, checkpoint.additional_tokens(config), path)
+    renamed = layouts.from_upstream(file, additional_tokens(config), path)
     rows, vocabulary = (len(renamed.tensors[name]) for name in (layouts.EMBEDDING, "head.decoder.weight"))
     del renamed.tensors["query.embeddings.weight"]
     if set(static) != {"weight"} or len(static["weight"]) < vocabulary:
@@ -122,7 +125,7 @@ def load(folder: Path, dtype: torch.dtype) -> Checkpoint:
         )
     renamed.tensors["query.weight"] = static["weight"][:vocabulary]
     released = {**config, "additional_vocab_size": rows - vocabulary}
-    model = checkpoint.build(released, vocabulary, rows, renamed.tensors, activation="softplus", scale=1.0)
+    model = build(released, vocabulary, rows, renamed.tensors, activation="softplus", scale=1.0)
     layouts.check(model.state_dict(), renamed.tensors, path)
     model.load_state_dict(renamed.tensors)
     kinds = {name: tensor.dtype for name, tensor in renamed.tensors.items()}
@@ -171,7 +174,7 @@ def _native_json(model: SpladeModel, config: Mapping[str, Any], rows: int) -> di
     native["text_config"]["vocab_size"] = rows
     native["text_config"]["classifier_bias"] = model.head.dense.bias is not None
     native["text_config"]["norm_bias"] = _norm_biases(model)
-    native["text_config"]["rope_parameters"] = checkpoint.rope_parameters(native["text_config"])
+    native["text_config"]["rope_parameters"] = rope_parameters(native["text_config"])
     native["vision_config"]["vision_use_head"] = bool(model.config.vision_config.vision_use_head)
     native.pop("vocab_size", None)
     return native

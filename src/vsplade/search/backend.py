@@ -11,7 +11,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.types import Hit, Metadata, SparseVector
+from vsplade.search.hits import Hit
+from vsplade.types import Metadata, SparseVector
 
 
 @runtime_checkable

@@ -1,0 +1,223 @@
+"""Hits on a terminal and as JSON: what ``vsplade search`` prints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence, Set
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vsplade.cli.common import linked, note, printable, say, short_path, style
+from vsplade.errors import InputError, VspladeError
+
+if TYPE_CHECKING:
+    from vsplade.search.hits import Hit
+    from vsplade.search.index import Index
+    from vsplade.types import QueryWord, TermMatch, WordMatch
+
+BAR = 40
+"""Characters of the longest bar of ``--explain``."""
+
+
+def document(
+    index: Index, query: str, filters: Sequence[str], hits: Sequence[Hit], snippets: bool
+) -> dict[str, object]:
+    """What ``--json`` prints."""
+    return {
+        "query": query,
+        "notes": index.notes(query),
+        "words": [word_json(word) for word in index.look_up(query, filters)],
+        "hits": [hit_json(hit, snippets) for hit in hits],
+    }
+
+
+def print_hits(
+    index: Index, query: str, filters: tuple[str, ...], hits: Sequence[Hit], explain: bool, snippets: bool
+) -> None:
+    for sentence in index.notes(query):
+        note(printable(sentence))
+    if hits and (missing := what_is_missing(index.look_up(query, filters))):
+        say(missing)
+    terms, pieces = set(index.encode_query(query).terms.tolist()), index.query_words(query)
+    for rank, hit in enumerate(hits, 1):
+        say(describe(rank, hit, pieces, terms))
+        if snippets and (line := snippet_line(hit)):
+            say(f"     {line}")
+        if explain:
+            say(explanation(hit.explain()))
+    if not hits:
+        note(why_nothing(index, query, filters))
+
+
+def what_is_missing(words: Sequence[WordMatch]) -> str:
+    """The words of the query that no page holds as a whole; empty where each is on some page."""
+    from vsplade.types import FOUND
+
+    missing = [f"'{printable(word.word)}'" for word in words if word.status != FOUND]
+    if not missing:
+        return ""
+    if len(missing) == len(words):
+        return (
+            f"Nothing found: no page holds {' or '.join(missing)}. "
+            "These are about something near, or hold similar words or parts of them:"
+        )
+    return f"No page holds {' or '.join(missing)}. Pages with the other words:"
+
+
+def show_marked(hits: Sequence[Hit], picture: Path | None, in_viewer: bool) -> None:
+    """The best hit's page with its words marked: in a file, and in the system's viewer where asked for."""
+    if not hits:
+        return
+    if picture and picture_format(picture) is None:
+        raise InputError(f"{picture}: a picture cannot be written under this ending; use .png or .jpg.")
+    image = hits[0].image(marked=True)
+    target = picture
+    if target is None:
+        import tempfile
+
+        # Kept: the viewer reads it after this command has ended.
+        handle, name = tempfile.mkstemp(prefix="vsplade-", suffix=".png")
+        os.close(handle)
+        target = Path(name)
+    image.save(target)
+    note(f"Wrote {printable(str(target))}.")
+    if in_viewer and click.launch(str(target)):
+        note("No viewer could be started; open the picture yourself.")
+
+
+def picture_format(target: Path) -> str | None:
+    from PIL import Image
+
+    kind = Image.registered_extensions().get(target.suffix.lower())
+    return kind if kind in Image.SAVE else None
+
+
+def snippet_line(hit: Hit) -> str:
+    """The words around the best place, the query's in bold; empty where the file cannot be read now."""
+    try:
+        snippet = hit.look().snippet()
+    except VspladeError:
+        return ""
+    parts, place = [], 0
+    for start, end in snippet.marks:
+        parts += [
+            printable(snippet.text[place:start]),
+            style(snippet.text[start:end], bold=True),
+        ]
+        place = end
+    return "".join([*parts, printable(snippet.text[place:])])
+
+
+def why_nothing(index: Index, query: str, filters: tuple[str, ...]) -> str:
+    """What to do about a search without results."""
+    if not index.pages:
+        folder = printable(str(index.folder))
+        return f"The index holds no pages yet. Add some: vsplade index PATH --index {folder}"
+    if filters and next(index.ids(filters), None) is None:
+        keys = printable(", ".join(index.metadata_keys()))
+        return f"No page passes --filter, whatever the words. Pages can be filtered by: {keys}."
+    if not len(index.encode_query(query)):
+        if any(character.isalnum() for character in query):
+            return f"The encoder {index.encoder.name!r} knows none of these words. Write others."
+        return "The query has no word that can be searched for. Write one or more words."
+    return "No page matches. Try fewer or other words, or see what was indexed: vsplade stats."
+
+
+def hit_json(hit: Hit, with_snippet: bool = False) -> dict[str, object]:
+    from vsplade.search.fused_search import FusedHit
+
+    return {
+        **({"snippet": _snippet_or_none(hit)} if with_snippet else {}),
+        **({"parts": list(hit.parts)} if isinstance(hit, FusedHit) else {}),
+        "id": hit.id,
+        "score": hit.score,
+        "doc_id": hit.doc_id,
+        "page_num": hit.page_num,
+        "metadata": dict(hit.metadata),
+        "matches": [
+            {
+                "token": match.token,
+                "term": match.term,
+                "query_weight": match.query_weight,
+                "page_weight": match.page_weight,
+                "product": match.product,
+                "in_part": match.in_part,
+                **({"meant_by": {word: list(by) for word, by in match.meant_by}} if match.meant_by else {}),
+            }
+            for match in hit.explain()
+        ],
+        "words": [word_json(word) for word in hit.words],
+    }
+
+
+def word_json(word: WordMatch) -> dict[str, str]:
+    return {"word": word.word, "status": word.status}
+
+
+def _snippet_or_none(hit: Hit) -> str | None:
+    try:
+        return hit.snippet()
+    except VspladeError:
+        return None
+
+
+def describe(rank: int, hit: Hit, words: Sequence[QueryWord], asked: Set[int]) -> str:
+    """A result on two lines: where it is, and which of the query's words it holds."""
+    path = str(hit.metadata.get("path", hit.doc_id))
+    place = linked(style(short_path(path), bold=True), path)
+    head = f"{rank:>3}. {place}, page {hit.page_num}"
+    shown = highlight(words, [word.status for word in hit.words], asked, hit.explain())
+    return f"{head}  {style(f'{hit.score:.3f}', fg='cyan')}\n     {shown}"
+
+
+def highlight(
+    words: Sequence[QueryWord], statuses: Sequence[str], asked: Set[int], matches: Sequence[TermMatch]
+) -> str:
+    """The query's words: those on the page in bold with what they added, those of which it holds only parts
+    marked so, the others dimmed in brackets.
+
+    Words are what people typed; a word of several pieces shows the sum of its pieces, where it comes first.
+    A word that is not ``asked`` for (``the``, beside others) is dimmed only: the page may well hold it. Of an
+    encoder that knows no words, only the terms can be shown.
+    """
+    from vsplade.types import FOUND, IN_PART
+
+    left = {match.term: match for match in matches}
+    shown = []
+    for word, status in zip(words, statuses, strict=False):
+        typed = printable(word.typed)
+        added = [left.pop(term).product for term in word.terms if term in left]
+        amount = f" {sum(added):.2f}" if added else ""
+        if status == FOUND:
+            shown.append(style(typed, bold=True, fg="green") + amount)
+        elif not word.terms & asked:
+            shown.append(style(typed, dim=True))
+        elif status == IN_PART:
+            shown.append(style(f"{typed} (in part)", fg="yellow") + amount)
+        else:
+            shown.append(style(f"[{typed}]", dim=True))
+    related = [
+        f"{printable(match.token)}{' (in part)' if match.in_part else ''} {match.product:.2f}"
+        for match in left.values()
+    ]
+    return "  ".join([*shown, *(["also:"] if shown and related else []), *related])
+
+
+def what_was_meant(match: TermMatch) -> list[str]:
+    """``bellyache, meant by: abdominal, pain``, for each word that the page does not hold."""
+    return [f"{printable(word)}, meant by: {printable(', '.join(by))}" for word, by in match.meant_by]
+
+
+def explanation(matches: Sequence[TermMatch]) -> str:
+    """One line a term, with a bar; the products add up to the score."""
+    longest = max((match.product for match in matches), default=0.0)
+    lines = []
+    for match in matches:
+        bar = "█" * max(1, round(BAR * match.product / longest))
+        arithmetic = f"{match.query_weight:.3f} × {match.page_weight:.3f} = {match.product:.3f}"
+        part = "  (in part)" if match.in_part else ""
+        lines.append(f"     {printable(match.token):<20} {arithmetic}  {bar}{part}")
+        lines += [f"       {meant}" for meant in what_was_meant(match)]
+    return "\n".join(lines)

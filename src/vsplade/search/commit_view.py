@@ -1,0 +1,111 @@
+"""One commit, ready to be searched: its engines and filter masks, and queries through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.search.adaptive_engine import AdaptiveEngine, WorkBudget
+from vsplade.search.by_meaning import DEPTH, MeaningEngine, Part
+from vsplade.search.conditions import Conditions
+from vsplade.search.filters import Filter
+from vsplade.search.native.work_queue import Shares
+from vsplade.search.numpy_engine import PlainEngine
+from vsplade.search.page_index import Query
+from vsplade.search.query_plan import NOTHING, Masks, Ranking, Searchable, checked_top
+from vsplade.search.two_stage import TwoStage
+from vsplade.store.snapshot import Snapshot
+from vsplade.types import SparseVector
+
+AnyQuery = TypeVar("AnyQuery", SparseVector, Query)
+
+_QUERIES_AT_ONCE, _RESULTS_AT_ONCE = 25, 3000
+"""What one call of the engine is asked for, at most. Queries of one call share what they read of a segment:
+more at once are faster still on one thread, but leave several threads waiting for each other at the end."""
+
+
+class CommitView:
+    """A snapshot with the engines and filter masks made for it."""
+
+    def __init__(self, snapshot: Snapshot, choice: str, budget: WorkBudget) -> None:
+        self.snapshot = snapshot
+        self._choice = choice
+        self._budget = budget
+        self.masks = lru_cache(maxsize=16)(self._masks)
+        self.engine = lru_cache(maxsize=4)(self._engine)
+
+    @cached_property
+    def meaning(self) -> MeaningEngine:
+        return MeaningEngine(
+            [Part(live.segment, live.segment.windows, live.base) for live in self.snapshot.segments]
+        )
+
+    def _engine(self, first_stage_terms: int) -> AdaptiveEngine:
+        parts = [
+            Searchable(
+                live.segment,
+                live.segment.first_stage(first_stage_terms, self.snapshot.term_values)
+                if first_stage_terms
+                else live.segment.full,
+                live.base,
+            )
+            for live in self.snapshot.segments
+        ]
+        return AdaptiveEngine(parts, self._choice, self._budget)
+
+    def _masks(self, filter: Filter) -> Masks:
+        masks: list[NDArray[np.bool_] | None] = []
+        for live in self.snapshot.segments:
+            allowed = filter.mask(live.segment) if filter else None
+            if allowed is not None and live.live is not None:
+                allowed = allowed & live.live
+            masks.append(live.live if allowed is None else allowed)
+        return masks
+
+    def _allowed(self, conditions: Conditions) -> list[NDArray[np.bool_]]:
+        return [conditions.mask(live.segment) for live in self.snapshot.segments]
+
+    def answer(
+        self,
+        queries: Sequence[AnyQuery],
+        encode: Callable[[AnyQuery], SparseVector],
+        k: int,
+        filter: Filter,
+        two_stage: TwoStage | None,
+        threads: int,
+        conditions: Conditions | None = None,
+    ) -> list[tuple[SparseVector, Ranking]]:
+        """Each query's vector and ranking; a query is encoded while other threads search."""
+        k = checked_top(k)
+        if not queries:
+            return []
+        masks = self.masks(filter)
+        if conditions:
+            masks = [
+                allowed if mask is None else mask & allowed
+                for mask, allowed in zip(masks, self._allowed(conditions), strict=True)
+            ]
+        proposed = two_stage.proposed(k) if two_stage else 0
+        first = encode(queries[0])
+        engine = self.engine(two_stage.terms if two_stage else 0).prepare(first, len(queries))
+        shares = Shares(len(queries), threads, most=max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // k)))
+        answers: list[tuple[SparseVector, Ranking]] = [(first, NOTHING)] * len(queries)
+        compiled = not isinstance(engine, PlainEngine)
+        by_meaning = first.meaning is not None and two_stage is None and bool(self.meaning)
+
+        def work(share: range) -> None:
+            vectors = [first if place == 0 else encode(queries[place]) for place in share]
+            rankings = engine.search(vectors, max(k, DEPTH) if by_meaning else k, masks, proposed)
+            if by_meaning:
+                rankings = [
+                    self.meaning.join(vector, ranking, masks, k, compiled)
+                    for vector, ranking in zip(vectors, rankings, strict=True)
+                ]
+            answers[share.start : share.stop] = zip(vectors, rankings, strict=True)
+
+        shares.work_off(work)
+        return answers
