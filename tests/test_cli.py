@@ -120,12 +120,12 @@ def test_search_reads_well(index: Path) -> None:
 def test_search_without_an_answer_is_no_error(index: Path) -> None:
     result = vsplade("search", "zzz", "--index", index)
     assert result.stdout == ""
-    assert "No page matches" in result.stderr
+    assert "Nothing found: no page holds" in result.stderr
     assert as_json("search", "", "--index", index)["hits"] == []
     assert "Write one or more words" in vsplade("search", "?!", "--index", index).stderr
     assert "knows none of these words" in vsplade("search", "日本語", "--index", index).stderr
     filtered = vsplade("search", "turbine", "--index", index, "--filter", "yaer=2024").stderr
-    assert "No page passes --filter" in filtered
+    assert "No page passes the filter" in filtered
     assert "filtered by: doc_id, hash" in filtered
 
 

@@ -127,14 +127,14 @@ def measure(given: argparse.Namespace) -> None:
         )
         del losses
         torch.cuda.reset_peak_memory_stats()
-    trainer.advance(batch)
+    trainer.advance([batch])
     if on_gpu:
         keep(peak_gib=torch.cuda.max_memory_allocated() / 2**30)
     times = []
     for _ in range(given.repeats):
         wait(device)
         start = time.perf_counter()
-        trainer.advance(batch)
+        trainer.advance([batch])
         wait(device)
         times.append(time.perf_counter() - start)
     step = sorted(times)[len(times) // 2]
@@ -147,7 +147,7 @@ def measure(given: argparse.Namespace) -> None:
     )
     start = time.perf_counter()
     for fresh in trainer.loader.run(1, 1 + given.steps):
-        trainer.advance(fresh)
+        trainer.advance([fresh])
     wait(device)
     keep(step_ms_with_loader=1000 * (time.perf_counter() - start) / given.steps)
 

@@ -92,7 +92,8 @@ def texts(pages: int) -> list[str]:
 def alone(folder: Path, queries: list[str]) -> dict[str, float]:
     """Processor microseconds of each part of an answer, in one thread without HTTP."""
     from vsplade.serve.library import Library
-    from vsplade.serve.search_route import Answers, encode, parse_query_string
+    from vsplade.serve.search_request import parse_query_string
+    from vsplade.serve.search_route import Answers, encode
     from vsplade.serve.settings import ServeLimits, Settings
 
     with tempfile.TemporaryDirectory() as uploads:

@@ -8,14 +8,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from research.experiments import behaviour, flops, grounding, growth, scale
+from research.experiments import behaviour, flops, grounding, growth, lexicon, scale
 from research.experiments.knownitem import page_texts
 from vsplade.encode import load_encoder
-from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError, VspladeError
-from vsplade.evaluate import PageVectors, evaluate_dataset, load_dataset, read_page_texts, read_run
+from vsplade.evaluate import PageVectors, evaluate_dataset, read_page_texts, read_run
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.evaluator import bm25_encoder, encode_texts
+from vsplade.evaluate.hub import open_dataset
 from vsplade.types import Encoder
 
 PAPER_PAGES = 18_700_000
@@ -23,7 +23,7 @@ PAPER_PAGES = 18_700_000
 
 def _inputs(options: argparse.Namespace) -> tuple[Dataset, Encoder, PageVectors]:
     """The data set, the encoder, and its page vectors: kept ones, or encoded now."""
-    dataset, encoder = load_dataset(options.dataset), load_encoder(options.encoder)
+    dataset, encoder = open_dataset(options.dataset, options.data), load_encoder(options.encoder)
     if options.vectors:
         return dataset, encoder, PageVectors.load(options.vectors)
     vectors = evaluate_dataset(dataset, encoder).vectors
@@ -47,19 +47,18 @@ def run_grounding(options: argparse.Namespace) -> object:
     else:
         reference = page_texts(dataset.files)
     reference = {page: text for page, text in reference.items() if len(text.split()) >= 50}
-    views = {"text (upper bound)": grounding.weigh_texts(reference), "image": image}
+    views = {"text (upper bound)": lexicon.encode_texts(encoder, reference), "image": image}
     if options.texts:
-        views["caption"] = grounding.weigh_texts(_texts(options, dataset))
+        views["caption"] = lexicon.encode_texts(encoder, _texts(options, dataset))
         views["gate (image x caption)"] = grounding.gate(image, views["caption"])
-    table = grounding.grounding(reference, views)
+    table = grounding.grounding(encoder, reference, views)
     return {"dataset": dataset.name, "encoder": encoder.name, "pages": len(reference), "overlap": table}
 
 
 def run_union(options: argparse.Namespace) -> object:
     dataset, encoder, image = _inputs(options)
-    return grounding.union_analysis(
-        dataset, encoder, image, grounding.weigh_texts(_texts(options, dataset), encoder)
-    )
+    captions = lexicon.encode_texts(encoder, _texts(options, dataset))
+    return grounding.union_analysis(dataset, encoder, image, captions)
 
 
 def run_behaviour(options: argparse.Namespace) -> object:
@@ -73,7 +72,7 @@ def run_behaviour(options: argparse.Namespace) -> object:
 
 
 def run_subsets(options: argparse.Namespace) -> object:
-    dataset = load_dataset(options.dataset)
+    dataset = open_dataset(options.dataset, options.data)
     if not options.run:
         raise InputError("This experiment compares runs: give --run NAME=FILE, at least once.")
     runs = {}
@@ -89,7 +88,8 @@ def run_flops(options: argparse.Namespace) -> object:
     dataset, encoder, vectors = _inputs(options)
     report = evaluate_dataset(dataset, encoder, vectors=vectors)
     # What a neural encoder would be given; an encoder of ours may add related terms to a query.
-    lengths = [len(Tokenizer.load().encode(dataset.queries[query])) for query in dataset.judged]
+    terms_of = lexicon.text_terms(encoder)
+    lengths = [len(terms_of(dataset.queries[query])) for query in dataset.judged]
     tokens = round(sum(lengths) / len(lengths))
     table = [row.to_json() for row in flops.serving_table(report.flops, tokens)]
     return {"dataset": dataset.name, "encoder": encoder.name, "query_tokens": tokens, "per_query": table}
@@ -113,7 +113,7 @@ def run_growth(options: argparse.Namespace) -> object:
         others += [(f"{path.stem}/{page}", vector) for page, vector in loaded.items()]
     for path in options.other_texts:
         others += [
-            (f"{path.name}/{page}", grounding.weigh_text(text, encoder)) for page, text in _any_texts(path)
+            (f"{path.name}/{page}", lexicon.encode_text(encoder, text)) for page, text in _any_texts(path)
         ]
     found = PageVectors.collect(others)
     sizes = options.sizes or [len(vectors), len(vectors) + len(found)]
@@ -149,7 +149,8 @@ EXPERIMENTS: dict[str, Callable[[argparse.Namespace], object]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("experiment", choices=EXPERIMENTS)
-    parser.add_argument("dataset", type=Path)
+    parser.add_argument("dataset", help="a folder, or a benchmark's name (visrag:mpdocvqa)")
+    parser.add_argument("--data", type=Path, help="where copies of the hub's data sets lie, as OWNER/NAME")
     parser.add_argument("--encoder", help="default: the best that is installed")
     parser.add_argument("--vectors", type=Path, help="page vectors kept by vsplade eval --keep-vectors")
     parser.add_argument("--texts", type=Path, help="captions or OCR: {_id, text} lines")

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from research.experiments.stopwords import LUCENE
-from vsplade.encode.tokenizer import Tokenizer
+from research.experiments.lexicon import stop_terms
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.encoding import WithQueries
 from vsplade.evaluate.evaluator import search_queries
@@ -28,7 +27,9 @@ SUBSETS: Mapping[str, Callable[[str], bool]] = {
 def query_subsets(
     dataset: Dataset, runs: Mapping[str, Run], name: str = "recall@5"
 ) -> list[dict[str, object]]:
-    """The measure of every run on every kind of query, and the share of queries that are of the kind."""
+    """The measure of every run on every kind of query, and the share of queries that are of the kind. Of two
+    runs the first's lead over the second is ``gap``; ``gap/all`` is how much wider it is than over all.
+    """
     values = {system: per_query(dataset.qrels, run, [name])[name] for system, run in runs.items()}
     rows: list[dict[str, object]] = []
     for subset, belongs in SUBSETS.items():
@@ -38,6 +39,12 @@ def query_subsets(
             mean = float(np.mean([scores[query] for query in chosen])) if chosen else 0.0
             row[system] = round(mean, 4)
         rows.append(row)
+    if len(runs) == 2:
+        first, second = runs
+        gaps = [float(str(row[first])) - float(str(row[second])) for row in rows]
+        for row, gap in zip(rows, gaps, strict=True):
+            row["gap"] = round(gap, 4)
+            row["gap/all"] = round(gap / gaps[-1], 2) if gaps[-1] else None
     return rows
 
 
@@ -48,7 +55,7 @@ def behaviour(dataset: Dataset, encoder: Encoder, vectors: PageVectors, k: int =
     before = measure(dataset.qrels, run, ["ndcg@5"])["ndcg@5"]
     after = measure(dataset.qrels, masked, ["ndcg@5"])["ndcg@5"]
     absolute, relative = margins(run)
-    stop = stop_terms()
+    stop = stop_terms(encoder)
     return {
         "dataset": dataset.name,
         "encoder": encoder.name,
@@ -72,12 +79,6 @@ def margins(run: Mapping[str, Mapping[str, float]]) -> tuple[float, float]:
             absolute.append(best[0] - best[1])
             relative.append((best[0] - best[1]) / best[0] if best[0] else 0.0)
     return (float(np.mean(absolute)), float(np.mean(relative))) if absolute else (0.0, 0.0)
-
-
-def stop_terms() -> frozenset[int]:
-    """Terms of the 33 stop words of Lucene; our vocabulary is uncased, so casing needs no variants."""
-    tokenizer = Tokenizer.load()
-    return frozenset(terms[0] for word in LUCENE if len(terms := tokenizer.encode(word)) == 1)
 
 
 def count_in(vector: SparseVector, terms: frozenset[int]) -> int:

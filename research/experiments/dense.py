@@ -126,6 +126,11 @@ def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return work(), (time.perf_counter() - start) * 1000
 
 
+def set_threads(number: int) -> None:
+    """How many threads faiss takes from now on."""
+    _faiss().omp_set_num_threads(number)
+
+
 def _faiss() -> Any:
     try:
         import faiss

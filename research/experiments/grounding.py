@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 
 import numpy as np
 
-from vsplade.encode.reader.reader import ReaderEncoder, ReaderOptions
-from vsplade.encode.tokenizer import Tokenizer
+from research.experiments.lexicon import only_words, text_terms
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.evaluator import search_queries
 from vsplade.evaluate.kept_vectors import PageVectors
@@ -20,19 +18,22 @@ UNION_TERMS = 30
 """Terms that the union analysis keeps of each view, as the paper does."""
 
 
-def grounding(reference: Mapping[str, str], views: Mapping[str, PageVectors]) -> dict[str, dict[str, float]]:
-    """For each view: the share of a page's heaviest k words that stand in its reference text.
+def grounding(
+    encoder: Encoder, reference: Mapping[str, str], views: Mapping[str, PageVectors]
+) -> dict[str, dict[str, float]]:
+    """For each view: the share of a page's heaviest k words that stand in its reference text, in the
+    encoder's own vocabulary.
 
     As in the paper, the share is of k itself: a page with fewer than k terms cannot reach 1.
     """
-    tokenizer = Tokenizer.load()
-    words = {page: set(tokenizer.encode(text)) for page, text in reference.items()}
+    terms_of = text_terms(encoder)
+    words = {page: set(terms_of(text)) for page, text in reference.items()}
     table = {}
     for name, vectors in views.items():
         shares: dict[int, list[float]] = {top: [] for top in TOPS}
         for page, vector in vectors.items():
             if page in words:
-                vector = only_words(vector)
+                vector = only_words(vector, encoder)
                 heaviest = vector.terms[np.lexsort((vector.terms, -vector.weights))]
                 there = np.array([int(term) in words[page] for term in heaviest[: max(TOPS)]], dtype=bool)
                 for top in TOPS:
@@ -50,32 +51,6 @@ def gate(image: PageVectors, caption: PageVectors) -> PageVectors:
 def _product(a: SparseVector, b: SparseVector) -> SparseVector:
     terms, in_a, in_b = np.intersect1d(a.terms, b.terms, assume_unique=True, return_indices=True)
     return SparseVector(terms, a.weights[in_a] * b.weights[in_b])
-
-
-def weigh_text(text: str, encoder: Encoder | None = None) -> SparseVector:
-    """A text's terms weighed as a reader weighs what it reads, pairs of words among them.
-
-    So that texts and pictures can be mixed, with the reader's query weights for both. For encoders of another
-    kind as the shipped reader does it, and the words alone, which is all that they ask for.
-    """
-    if isinstance(encoder, ReaderEncoder):
-        return encoder.weigh_text(text)
-    return only_words(_shipped().weigh_text(text))
-
-
-@cache
-def _shipped() -> ReaderEncoder:
-    return ReaderEncoder(ReaderOptions())
-
-
-def weigh_texts(texts: Mapping[str, str], encoder: Encoder | None = None) -> PageVectors:
-    return PageVectors.collect((page, weigh_text(text, encoder)) for page, text in texts.items())
-
-
-def only_words(vector: SparseVector) -> SparseVector:
-    """Without pairs of words, whose numbers lie behind the tokenizer's."""
-    words = vector.terms < len(Tokenizer.load())
-    return SparseVector(vector.terms[words], vector.weights[words])
 
 
 def union(a: SparseVector, b: SparseVector) -> SparseVector:

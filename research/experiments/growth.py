@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from research.experiments.embeddings import Embeddings
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.kept_vectors import PageVectors
@@ -46,28 +47,63 @@ def recall_as_it_grows(
     sizes: Sequence[int],
     seed: int = 0,
 ) -> list[dict[str, object]]:
-    """Measures at each corpus size; the index grows by what is missing, real pages first."""
-    if sorted(sizes) != list(sizes) or sizes[0] < len(judged):
-        raise InputError(f"Sizes must grow, from at least the {len(judged)} judged pages; got {list(sizes)}.")
-    order = np.random.default_rng(seed).permutation(len(others))
-    real = list(others)
-    generated = recombined(real or list(judged), max(0, sizes[-1] - len(judged) - len(real)), seed + 1)
+    """Measures at each corpus size; the index grows by what is missing, real pages first.
+
+    A size below the set's own pages is a sample of them that holds all relevant ones.
+    """
+    order = corpus_order(dataset, judged.ids, others.ids, sizes, seed)
+    known = {**dict(judged.items()), **dict(others.items())}
+    real = list(others) or list(judged)
+    generated = recombined(real, max(0, sizes[-1] - len(order)), seed + 1)
     rows: list[dict[str, object]] = []
+    size = 0
     with tempfile.TemporaryDirectory(prefix="vsplade-growth-") as folder:
-        with IndexWriter(folder, EncoderIdentity.of(encoder)) as writer:
-            for page, vector in judged.items():
-                writer.add(page, vector)
-        size = len(judged)
         for target in sizes:
             with IndexWriter(folder, EncoderIdentity.of(encoder)) as writer:
-                for number in range(size - len(judged), target - len(judged)):
-                    vector = real[int(order[number])] if number < len(real) else next(generated)
-                    writer.add(f"other {number}", vector)
+                for number in range(size, target):
+                    name = order[number] if number < len(order) else f"generated {number}"
+                    writer.add(name, known[name] if number < len(order) else next(generated))
             size = target
             scores = measure(dataset.qrels, _search(dataset, Index.open(folder, encoder)), NAMES)
-            row: dict[str, object] = {"pages": size, "generated": max(0, size - len(judged) - len(real))}
+            row: dict[str, object] = {"pages": size, "generated": max(0, size - len(order))}
             rows.append({**row, **{name: round(value, 4) for name, value in scores.items()}})
     return rows
+
+
+def corpus_order(
+    dataset: Dataset, own: Sequence[str], others: Sequence[str], sizes: Sequence[int], seed: int = 0
+) -> list[str]:
+    """Pages in the order in which a corpus grows: relevant ones, the set's other pages, other pages."""
+    wanted = {page for pages in dataset.qrels.values() for page, grade in pages.items() if grade > 0}
+    relevant = [page for page in own if page in wanted]
+    if not sizes or sorted(sizes) != list(sizes) or sizes[0] < len(relevant):
+        raise InputError(
+            f"Sizes must grow, from at least the {len(relevant)} relevant pages; got {list(sizes)}."
+        )
+    both = set(own) & set(others)
+    if both:
+        raise InputError(f"The page {min(both)!r} is in the set and among the other pages.")
+    rng = np.random.default_rng(seed)
+    rest = [page for page in own if page not in wanted]
+    shuffled = [[pages[n] for n in rng.permutation(len(pages))] for pages in (rest, list(others))]
+    return [*relevant, *shuffled[0], *shuffled[1]]
+
+
+def dense_as_it_grows(
+    dataset: Dataset, own: Embeddings, others: Embeddings | None, sizes: Sequence[int], seed: int = 0
+) -> list[dict[str, object]]:
+    """The same corpora, searched flat by dense vectors; there are no generated pages."""
+    pages = others.pages if others is not None else ()
+    order = corpus_order(dataset, own.pages, pages, sizes, seed)
+    if sizes[-1] > len(order):
+        raise InputError(f"There are dense vectors of {len(order)} pages, but {sizes[-1]} were asked for.")
+    rows = own.page_rows if others is None else np.concatenate([own.page_rows, others.page_rows])
+    whole = Embeddings((*own.pages, *pages), rows, own.queries, own.query_rows)
+    found: list[dict[str, object]] = []
+    for size in sizes:
+        scores = measure(dataset.qrels, whole.among(order[:size]).run(), NAMES)
+        found.append({"pages": size, **{name: round(value, 4) for name, value in scores.items()}})
+    return found
 
 
 def _search(dataset: Dataset, index: Index) -> Run:

@@ -1,13 +1,23 @@
-"""Full against two-stage search, and what dense search costs at the same size."""
+"""Recall and latency at scale: full and two-stage search, and dense search over page embeddings.
+
+The paper's two stages keep the 50 heaviest terms of every page ("plain"). Ours shares the places out among
+pages and counts what the encoder says a term is worth. An index that ``research.experiments.stream`` has made
+is searched as it is: no vectors are held in memory.
+"""
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 
-from research.experiments.dense import DenseIndex
+from research.experiments.dense import DenseIndex, set_threads
+from research.experiments.embeddings import Embeddings
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.evaluate.measures import measure
@@ -16,52 +26,148 @@ from vsplade.search.index import Index
 from vsplade.search.two_stage import TwoStage
 from vsplade.store.identity import EncoderIdentity
 from vsplade.store.writer import IndexWriter
-from vsplade.types import Encoder
+from vsplade.types import Encoder, SparseVector
 
 NAMES = ("recall@5", "recall@100", "ndcg@5")
+TERMS = 50
+"""Of a page in the paper's first stage."""
+Rank = Callable[[Sequence[SparseVector], int], Run]
+Row = dict[str, object]
 
 
-def two_stage(
-    dataset: Dataset, encoder: Encoder, vectors: PageVectors, terms: int = 50
-) -> list[dict[str, object]]:
-    """Quality and time of exact search, and of search that proposes pages by their heaviest terms."""
-    rows = []
+def two_stage(dataset: Dataset, encoder: Encoder, vectors: PageVectors, terms: int = TERMS) -> list[Row]:
+    """Quality and time of exact search, and of both ways to propose pages by their heaviest terms."""
     with tempfile.TemporaryDirectory(prefix="vsplade-scale-") as folder:
-        with IndexWriter(folder, EncoderIdentity.of(encoder), first_stage_terms=terms) as writer:
-            for page, vector in vectors.items():
-                writer.add(page, vector)
-        index = Index.open(folder, encoder)
-        index.warm_up()
-        for name, stages in (("full", None), (f"two-stage, {terms} terms", TwoStage(terms))):
-            run, milliseconds = _search(dataset, index, stages)
-            scores = {key: round(value, 4) for key, value in measure(dataset.qrels, run, NAMES).items()}
-            rows.append({"search": name, **scores, "ms": round(milliseconds, 3)})
+        write_index(Path(folder), encoder, vectors.items(), terms)
+        return search_table(dataset, encoder, Path(folder), (1,), terms)
+
+
+def write_index(
+    folder: Path, encoder: Encoder, vectors: Iterable[tuple[str, SparseVector]], terms: int = TERMS
+) -> None:
+    with IndexWriter(folder, EncoderIdentity.of(encoder), first_stage_terms=terms) as writer:
+        for page, vector in vectors:
+            writer.add(page, vector)
+
+
+def search_table(
+    dataset: Dataset, encoder: Encoder, folder: Path, threads: Sequence[int] = (1,), terms: int = TERMS
+) -> list[Row]:
+    """The rows of an index that is there already."""
+    index = Index.open(folder, encoder)
+    index.warm_up()
+    queries = list(dataset.judged)
+    start = time.perf_counter()
+    asked = [index.encode_query(dataset.queries[query]) for query in queries]
+    encoding = 1000 * (time.perf_counter() - start) / max(1, len(queries))
+    with ExitStack() as stack:
+        plain = PlainTwoStage(index, terms, stack.enter_context(tempfile.TemporaryDirectory()))
+        ways: dict[str, Rank] = {
+            "full": lambda some, number: _ranked(index, some, number, None),
+            f"two-stage, {terms} terms shared out": lambda some, number: _ranked(
+                index, some, number, TwoStage(terms)
+            ),
+            f"two-stage, plain top {terms}": plain.rank,
+        }
+        return [
+            {
+                "search": name,
+                "query_encoding_ms": round(encoding, 4),
+                **_judged(dataset, queries, asked, rank, threads),
+            }
+            for name, rank in ways.items()
+        ]
+
+
+def _judged(
+    dataset: Dataset, queries: list[str], asked: list[SparseVector], rank: Rank, threads: Sequence[int]
+) -> Row:
+    rank(asked[:1], 1)
+    spent: dict[str, float] = {}
+    run: Run = {}
+    for number in threads:
+        start, busy = time.perf_counter(), time.process_time()
+        found = rank(asked, number)
+        spent[f"ms, {number} threads"] = round(1000 * (time.perf_counter() - start) / max(1, len(asked)), 4)
+        if number == 1:
+            busy = time.process_time() - busy
+            spent["processor ms"] = round(1000 * busy / max(1, len(asked)), 4)
+        run = {query: found[str(place)] for place, query in enumerate(queries)}
+    scores = {name: round(value, 4) for name, value in measure(dataset.qrels, run, NAMES).items()}
+    return {**scores, **spent}
+
+
+def _ranked(index: Index, asked: Sequence[SparseVector], threads: int, stages: TwoStage | None) -> Run:
+    rankings = index.rank(asked, 100, two_stage=stages, threads=threads)
+    return {
+        str(place): dict(zip(index.page_ids(ranking), ranking.scores.tolist(), strict=True))
+        for place, ranking in enumerate(rankings)
+    }
+
+
+class PlainTwoStage:
+    """The paper's own: an index of every page's heaviest terms proposes, whole vectors rescore."""
+
+    def __init__(self, index: Index, terms: int, folder: str, proposed: int = 1000) -> None:
+        self._index, self._proposed = index, proposed
+        with IndexWriter(folder, EncoderIdentity.of(index.encoder)) as writer:
+            for page, vector in index.vectors():
+                writer.add(page, vector.top(terms))
+        self._pruned = Index.open(folder, index.encoder)
+
+    def rank(self, asked: Sequence[SparseVector], threads: int) -> Run:
+        run: Run = {}
+        for place, ranking in enumerate(self._pruned.rank(asked, self._proposed, threads=threads)):
+            pages = self._pruned.page_ids(ranking)
+            weights = np.array(
+                [_product(asked[place], self._index.vector(page)) for page in pages], np.float32
+            )
+            best = np.argsort(-weights, kind="stable")[:100]
+            run[str(place)] = {pages[n]: float(weights[n]) for n in best}
+        return run
+
+
+def _product(a: SparseVector, b: SparseVector) -> float:
+    _, in_a, in_b = np.intersect1d(a.terms, b.terms, assume_unique=True, return_indices=True)
+    return float(a.weights[in_a] @ b.weights[in_b])
+
+
+def dense_table(dataset: Dataset, embeddings: Embeddings, threads: Sequence[int] = (1,)) -> list[Row]:
+    """Flat and HNSW over the same pages, with what embedding a query took."""
+    rows: list[Row] = []
+    for kind in ("flat", "hnsw"):
+        run, spent = embeddings.timed_run(kind, 100, threads)
+        scores = {name: round(value, 4) for name, value in measure(dataset.qrels, run, NAMES).items()}
+        times = {f"ms, {number} threads": round(value, 4) for number, value in spent.items()}
+        rows.append(
+            {
+                "search": f"dense, {kind}",
+                "query_encoding_ms": round(embeddings.query_ms, 4),
+                **scores,
+                **times,
+            }
+        )
     return rows
 
 
-def _search(dataset: Dataset, index: Index, stages: TwoStage | None) -> tuple[Run, float]:
-    run: Run = {}
-    seconds = 0.0
-    for query in dataset.judged:
-        vector = index.encode_query(dataset.queries[query])
-        start = time.perf_counter()
-        (ranking,) = index.rank([vector], 100, two_stage=stages)
-        seconds += time.perf_counter() - start
-        run[query] = dict(zip(index.page_ids(ranking), ranking.scores.tolist(), strict=True))
-    return run, 1000 * seconds / max(1, len(dataset.judged))
+def thread_counts(most: int = 20) -> tuple[int, ...]:
+    """1, 2, 4, ... up to the cores there are, and ``most``."""
+    cores = min(os.cpu_count() or 1, most)
+    counts = [1]
+    while counts[-1] * 2 <= cores:
+        counts.append(counts[-1] * 2)
+    return tuple(dict.fromkeys([*counts, cores]))
 
 
-def dense_latency(pages: int, width: int = 768, kind: str = "flat", queries: int = 50) -> dict[str, object]:
+def dense_latency(pages: int, width: int = 768, kind: str = "flat", queries: int = 50) -> Row:
     """Milliseconds a query of faiss on one thread, on random rows: dense search looks at no content."""
-    import faiss
-
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((pages, width), dtype=np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     start = time.perf_counter()
     index = DenseIndex(rows, kind)
     built = time.perf_counter() - start
-    faiss.omp_set_num_threads(1)
+    set_threads(1)
     times = []
     for _ in range(queries):
         asked = rng.standard_normal((1, width), dtype=np.float32)

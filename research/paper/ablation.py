@@ -58,7 +58,7 @@ ROWS = (
     Row("Li-LSR, caption-gated", "softplus", "gated"),
     Row("Li-LSR, caption rank only", "softplus", "rank"),
     Row("Li-LSR, cosine alignment", "softplus", "cosine"),
-    Row("ReLU table, caption-gated", "relu", "gated"),
+    Row("ReLU table, caption-gated", "log1p_relu", "gated"),
     Row("gated by OCR text", "softplus", "gated", source="ocr"),
     Row("gated by the reader's own reading", "softplus", "gated", source="reading"),
     Row("report pages, no caption", "softplus", "none", pages="reports"),
@@ -70,8 +70,9 @@ def configuration(row: Row, options: AblationOptions, seed: int) -> PaperConfig:
     """The paper's ``efficient`` point, as in its ablation, shortened."""
     return PaperConfig(
         query=row.query, captions=row.captions, page_flops=0.05, caption_rank_weight=0.5, steps=options.steps,
-        batch=options.batch, texts_per_image=1, hard_negatives=0, flops_warm_up_steps=options.steps // 8,
-        longest_query=64, longest_text=256, rate=options.rate, precision="float32", seed=seed,
+        batch=options.batch, accumulate=1, texts_per_image=1, hard_negatives=0,
+        flops_warm_up_steps=options.steps // 8, longest_query=64, longest_text=256, longest_caption=256,
+        rate=options.rate, precision="float32", seed=seed,
     )  # fmt: skip
 
 
@@ -225,7 +226,7 @@ class RowRun:
         queries = model.encode_queries(*self._tokens(pairs.queries, rows, config.longest_query))
         captions = None
         if config.captions != "none":
-            ids, mask = self._tokens(pairs.captions[self.row.source], rows, config.longest_text)
+            ids, mask = self._tokens(pairs.captions[self.row.source], rows, config.longest_caption)
             masked = model.read_texts(ids, mask).weights * model.bag_of_words(ids, mask)
             captions = Side(masked, masked)
         active = (page.weights > 0).sum(1).float().mean()

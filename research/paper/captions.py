@@ -15,6 +15,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,12 @@ from research.paper.data import ColpaliPairs, read_captions
 from research.paper.options import CaptionOptions
 from vsplade.cli.common import note
 from vsplade.errors import InputError
+from vsplade.evaluate.benchmarks import is_benchmark
+from vsplade.evaluate.hub import open_dataset
+from vsplade.pages import FileProblem, SourceFile, render
 
+LONGEST_EDGE = 2048
+"""Of pages that are rendered for the model."""
 PROMPT = (
     "You are an assistant specialized in document analysis. Given a table or a figure, provide a "
     "detailed summary "
@@ -76,13 +82,19 @@ Picture: TypeAlias = bytes | Callable[[], bytes]
 """An encoded picture, or what fetches it: one that has its caption need not be fetched."""
 
 
-def write_captions(pages: Iterable[tuple[str, Picture]], endpoint: Endpoint, out: Path) -> CaptionReport:
+PAIRS, PAGES = ("id", "caption"), ("_id", "text")
+"""Keys of a line: as training reads captions, and as evaluation reads page texts."""
+
+
+def write_captions(
+    pages: Iterable[tuple[str, Picture]], endpoint: Endpoint, out: Path, keys: tuple[str, str] = PAIRS
+) -> CaptionReport:
     """Captions for (id, picture) pairs, appended to ``out`` as they come."""
     client = openai.OpenAI(
         base_url=endpoint.url, api_key=os.environ.get(endpoint.key_variable) or "none",
         timeout=endpoint.seconds, max_retries=endpoint.attempts - 1,
     )  # fmt: skip
-    known = _known(out)
+    known = _known(out, keys)
     report = CaptionReport()
     lock = threading.Lock()
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +108,8 @@ def write_captions(pages: Iterable[tuple[str, Picture]], endpoint: Endpoint, out
                     report.failures[name] = str(reason)
                 return
             with lock:
-                file.write(json.dumps({"id": name, "caption": text}, ensure_ascii=False) + "\n")
+                line = dict(zip(keys, (name, text), strict=True))
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
                 file.flush()
                 report.written += 1
 
@@ -136,7 +149,7 @@ def _raise_first(done: Iterable[Future[None]]) -> None:
         future.result()
 
 
-def _known(out: Path) -> set[str]:
+def _known(out: Path, keys: tuple[str, str]) -> set[str]:
     """Ids in the file; half a line at its end (a run that was killed) is cut off."""
     if not out.is_file():
         return set()
@@ -145,7 +158,7 @@ def _known(out: Path) -> set[str]:
     if len(whole) != len(raw):
         with out.open("r+b") as file:
             file.truncate(len(whole))
-    return set(read_captions(out)) if whole else set()
+    return set(read_captions(out, *keys)) if whole else set()
 
 
 def _ask(client: openai.OpenAI, endpoint: Endpoint, image: bytes) -> str:
@@ -186,16 +199,48 @@ def _media_type(image: bytes) -> str:
         raise _NoCaption(f"the picture cannot be read ({error})") from error
 
 
-def make_captions(options: CaptionOptions, say: Callable[[str], None] = note) -> dict[str, Any]:
-    """Have a vision model behind an OpenAI-compatible endpoint describe the training pages."""
-    endpoint = Endpoint(options.url, options.model, options.concurrent, options.seconds, options.attempts)
-    pairs = ColpaliPairs(options.pages)
+def training_pictures(folder: Path, out: Path) -> Iterator[tuple[str, Picture]]:
+    """Of ColPali's parquet files, by what they show."""
+    pairs = ColpaliPairs(folder)
 
     def picture(number: int) -> bytes:
         return pairs[number].image
 
-    pictures = ((name, partial(picture, number)) for number, name in enumerate(pairs.ids(options.out)))
-    report = write_captions(pictures, endpoint, options.out)
+    return ((name, partial(picture, number)) for number, name in enumerate(pairs.ids(out)))
+
+
+def dataset_pictures(name: str) -> Iterator[tuple[str, Picture]]:
+    """Of a data set's pages, by page id; pages of PDFs are rendered."""
+    dataset = open_dataset(name)
+    if dataset.image_ids is not None:
+        yield from ((file.stem, file.read_bytes) for file in dataset.files)
+        return
+    sources = [SourceFile(str(file.resolve()), file.stem) for file in dataset.files]
+    with closing(render(sources, LONGEST_EDGE)) as results:
+        for result in results:
+            if isinstance(result, FileProblem):
+                raise InputError(f"{result.path}: {result.reason}")
+            stream = io.BytesIO()
+            result.page.image.save(stream, "PNG")
+            yield result.page.id, stream.getvalue()
+
+
+def is_dataset(name: str) -> bool:
+    """A data set as ``vsplade eval`` takes it, and not ColPali's parquet files."""
+    folder = Path(name)
+    return is_benchmark(name) or any((folder / part).is_dir() for part in ("images", "pdfs"))
+
+
+def make_captions(options: CaptionOptions, say: Callable[[str], None] = note) -> dict[str, Any]:
+    """Have a vision model behind an OpenAI-compatible endpoint describe training pages, or the pages of a
+    data set: those are written as ``vsplade eval --texts`` reads them.
+    """
+    endpoint = Endpoint(options.url, options.model, options.concurrent, options.seconds, options.attempts)
+    if is_dataset(options.pages):
+        report = write_captions(dataset_pictures(options.pages), endpoint, options.out, PAGES)
+    else:
+        pictures = training_pictures(Path(options.pages), options.out)
+        report = write_captions(pictures, endpoint, options.out)
     for name, reason in list(report.failures.items())[:20]:
         say(f"{name}: {reason}")
     if report.failures:

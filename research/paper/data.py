@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections import OrderedDict
@@ -16,8 +17,10 @@ import numpy as np
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.jsonl import read_objects
 from vsplade.train.pairs import ImagePair, TextPair
+from vsplade.train.training_config import PaperConfig
 
 _GROUPS_KEPT = 4
+_SIDES = ("positive_passages", "negative_passages")
 
 
 def picture_id(image: bytes) -> str:
@@ -26,11 +29,11 @@ def picture_id(image: bytes) -> str:
 
 
 class ParquetTable:
-    """Rows of all parquet files of a folder that have a value in ``needed``, with a few row groups in
-    memory.
+    """Rows of all parquet files of a folder that have a value in ``needed`` and a query of some length. A few
+    row groups are in memory.
     """
 
-    def __init__(self, folder: Path, columns: Sequence[str], needed: str) -> None:
+    def __init__(self, folder: Path, columns: Sequence[str], needed: str, shortest_query: int = 0) -> None:
         try:
             from pyarrow import ArrowException, parquet
         except ModuleNotFoundError as error:
@@ -55,13 +58,36 @@ class ParquetTable:
                     f"{path} has no column {', '.join(missing)}; it has {', '.join(file.schema_arrow.names)}."
                 )
             for group in range(file.num_row_groups):
-                values = file.read_row_group(group, columns=[needed]).column(needed).to_pylist()
+                part = file.read_row_group(group, columns=list({needed, "query"}))
+                values = zip(part.column(needed).to_pylist(), part.column("query").to_pylist(), strict=True)
                 self._places.append((path, group))
-                self._kept.append([row for row, value in enumerate(values) if value])
-        self.groups = [len(rows) for rows in self._kept]
-        self._starts = np.concatenate([[0], np.cumsum(self.groups)])
+                self._kept.append(
+                    [
+                        row
+                        for row, (value, query) in enumerate(values)
+                        if value and len(str(query or "").strip()) >= shortest_query
+                    ]
+                )
+        self._count()
         if not self._starts[-1]:
             raise InputError(f"No row of {folder} has a value in the column {needed!r}.")
+
+    def _count(self) -> None:
+        self.groups = [len(rows) for rows in self._kept]
+        self._starts = np.concatenate([[0], np.cumsum(self.groups)])
+
+    def sample(self, count: int, seed: int) -> None:
+        """Keep so many rows, drawn once; all where there are no more."""
+        total = int(self._starts[-1])
+        if not 0 < count < total:
+            return
+        drawn = np.sort(np.random.default_rng([seed, 11]).choice(total, count, replace=False))
+        bounds = np.searchsorted(drawn, self._starts)
+        self._kept = [
+            [self._kept[group][int(row - self._starts[group])] for row in drawn[start:end]]
+            for group, (start, end) in enumerate(itertools.pairwise(bounds))
+        ]
+        self._count()
 
     def __getitem__(self, number: int) -> dict[str, Any]:
         group = int(np.searchsorted(self._starts, number, side="right")) - 1
@@ -104,8 +130,13 @@ class ParquetTable:
 class ColpaliPairs:
     """``vidore/colpali_train_set``: an image and a query a row."""
 
-    def __init__(self, folder: Path, captions: Mapping[str, str] | None = None) -> None:
-        self._table = ParquetTable(folder, ("image", "query"), "query")
+    def __init__(
+        self,
+        folder: Path,
+        captions: Mapping[str, str] | None = None,
+        shortest_query: int = PaperConfig.shortest_query,
+    ) -> None:
+        self._table = ParquetTable(folder, ("image", "query"), "query", shortest_query)
         self._captions = captions
         self.groups: Sequence[int] = self._table.groups
 
@@ -137,31 +168,39 @@ class ColpaliPairs:
 
 
 class RlhnPairs:
-    """``rlhn/rlhn-680K`` and its sisters: a query, right passages and hard negatives a row."""
+    """``rlhn/rlhn-680K`` and its sisters: a query, right passages and hard negatives a row.
 
-    def __init__(self, folder: Path, negatives: int) -> None:
+    Rows are a sample of the source, and passages are drawn, as the configuration says.
+    """
+
+    def __init__(self, folder: Path, config: PaperConfig) -> None:
         columns = ("query", "positive_passages", "negative_passages")
-        self._table = ParquetTable(folder, columns, "negative_passages" if negatives else "positive_passages")
-        self._negatives = negatives
+        needed = "negative_passages" if config.hard_negatives else "positive_passages"
+        self._table = ParquetTable(folder, columns, needed, config.shortest_query)
+        self._table.sample(config.text_sample, config.seed)
+        self._config = config
         self.groups: Sequence[int] = self._table.groups
 
-    def __getitem__(self, number: int) -> TextPair:
+    def take(self, number: int, epoch: int) -> TextPair:
         row = self._table[number]
-        if not row["positive_passages"]:
+        right, wrong = ([_passage(p, self._config.text_titles) for p in row[name] or []] for name in _SIDES)
+        if not right:
             raise InputError(f"Row {number} of the text pairs has no right passage.")
-        wrong = [_passage(passage) for passage in row["negative_passages"] or []]
+        if self._config.random_passages:
+            random = np.random.default_rng([self._config.seed, 13, epoch, number])
+            right, wrong = ([side[n] for n in random.permutation(len(side))] for side in (right, wrong))
         # Fewer than wished for: they come again, so that every query has as many.
-        chosen = [wrong[n % len(wrong)] for n in range(self._negatives)]
-        return TextPair(str(row["query"]), (_passage(row["positive_passages"][0]), *chosen))
+        chosen = [wrong[n % len(wrong)] for n in range(self._config.hard_negatives)]
+        return TextPair(str(row["query"]), (right[0], *chosen))
 
 
-def read_captions(path: Path) -> dict[str, str]:
+def read_captions(path: Path, name: str = "id", text: str = "caption") -> dict[str, str]:
     """``{"id": ..., "caption": ...}`` a line, as ``captions`` writes them."""
     found = {}
     for number, row in read_objects(path):
-        if not isinstance(row.get("id"), str) or not isinstance(row.get("caption"), str):
-            raise InputError(f"{path}, line {number}: a caption needs a text 'id' and a text 'caption'.")
-        found[row["id"]] = row["caption"]
+        if not isinstance(row.get(name), str) or not isinstance(row.get(text), str):
+            raise InputError(f"{path}, line {number}: a caption needs a text {name!r} and a text {text!r}.")
+        found[row[name]] = row[text]
     return found
 
 
@@ -193,6 +232,6 @@ def _caption(captions: Mapping[str, str] | None, name: str) -> str | None:
     return captions[name]
 
 
-def _passage(passage: Mapping[str, Any]) -> str:
+def _passage(passage: Mapping[str, Any], with_title: bool) -> str:
     title, text = str(passage.get("title") or "").strip(), str(passage.get("text") or "").strip()
-    return f"{title} {text}".strip()
+    return f"{title} {text}".strip() if with_title else text

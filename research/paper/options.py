@@ -27,13 +27,24 @@ class PaperOptions:
     device: str = option("As torch names it; default: a GPU where there is one.", "")
     every: int = option("Steps between checkpoints.", 500)
     stop_after: int = option("Stop at this step, to be resumed by the same command later; 0: at the end.", 0)
+    dev: str | None = option(
+        "A data set to measure on while training, as vsplade eval takes it: ranking, FLOPS, stop words.", None
+    )
+    judge_every: int = option("Steps between measurements on --dev.", 500)
+    patience: int = option(
+        "End the run after so many measurements without a new best one; 0: never early. The best step's "
+        "model is kept beside the last one's.", 0,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class CaptionOptions:
     """``python -m research.paper.captions``"""
 
-    pages: Path = option("ColPali's train set: the folder with its parquet files.", argument=True)
+    pages: str = option(
+        "ColPali's train set: the folder with its parquet files; or a data set as vsplade eval takes it.",
+        argument=True,
+    )
     out: Path = option("The captions to write or to go on with (.jsonl).")
     url: str = option("The OpenAI-compatible endpoint, up to and with /v1.")
     model: str = option("The model's name there.")

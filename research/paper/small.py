@@ -93,7 +93,7 @@ class SmallSplade(nn.Module):
             plain.weight.copy_(named.weight)
             plain.bias.copy_(named.bias)
         self.decoder = LoraLinear(plain, config.lora_rank or 32, config.lora_alpha, generator)
-        self.query = QueryTable(self.vocabulary, self.width, config.query)
+        self.query = QueryTable(self.vocabulary, self.width, config.query, config.query_start)
         with torch.no_grad():
             self.query.embeddings.weight.copy_(functional.normalize(named.weight, dim=1) * self.width**0.5)
         if config.query == "one":

@@ -10,36 +10,46 @@ from typing import Any
 
 from research.command import main
 from research.paper.data import ColpaliPairs, RlhnPairs, check_captions, read_captions
+from research.paper.judge import dataset_judge
 from research.paper.options import PaperOptions
 from vsplade.cli.common import note
 from vsplade.encode.modernvbert.find_model import find_model
 from vsplade.errors import InputError
+from vsplade.evaluate.hub import open_dataset
 from vsplade.train.adapt import Say, configuration, silent
+from vsplade.train.judging import Judging
 from vsplade.train.loop import Run, train
 from vsplade.train.pairs import FolderPairs, ImagePairs
+from vsplade.train.training_config import PaperConfig
 
 
 def train_paper(options: PaperOptions, say: Say = silent) -> dict[str, Any]:
     """Train the paper's model on ColPali's train set or a folder of pairs, with RLHN's texts where given."""
     config = configuration(options.config, options.set)
-    images = _images(options, config.captions != "none")
-    texts = RlhnPairs(options.texts, config.hard_negatives) if options.texts is not None else None
-    run = Run(find_model(options.backbone), options.out, options.device, options.every, options.stop_after)
+    images = _images(options, config)
+    texts = RlhnPairs(options.texts, config) if options.texts is not None else None
+    backbone = find_model(options.backbone)
+    judging = None
+    if options.dev is not None:
+        judge = dataset_judge(open_dataset(options.dev), backbone)
+        judging = Judging(judge, max(1, options.judge_every), options.patience)
+    run = Run(backbone, options.out, options.device, options.every, options.stop_after, judging=judging)
     return train(config, run, images, texts, say)
 
 
-def _images(options: PaperOptions, captions: bool) -> ImagePairs:
+def _images(options: PaperOptions, config: PaperConfig) -> ImagePairs:
+    captions, shortest = config.captions != "none", config.shortest_query
     if (options.pages is None) == (options.pairs is None):
         raise InputError("Give one source of pages: --pages or --pairs.")
     if options.pairs is not None:
-        return FolderPairs(options.pairs, captions)
+        return FolderPairs(options.pairs, captions, shortest)
     assert options.pages is not None
     if not captions:
-        return ColpaliPairs(options.pages)
+        return ColpaliPairs(options.pages, shortest_query=shortest)
     if options.captions is None:
         raise InputError("This configuration trains with captions: give --captions, or --set captions=none.")
     known = read_captions(options.captions)
-    pairs = ColpaliPairs(options.pages, known)
+    pairs = ColpaliPairs(options.pages, known, shortest)
     check_captions(pairs.ids(options.captions), known)
     return pairs
 

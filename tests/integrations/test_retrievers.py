@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
+import json
+import os
 import sys
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from PIL import Image
 
 from vsplade import index_paths
 
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # no test asks the network
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -42,7 +45,10 @@ def test_langchain(pages: str) -> None:
     first = retriever.invoke("maintenance of the turbine")[0]
     assert "turbine" in first.page_content
     assert first.metadata["page_num"] == 2
+    assert first.metadata["words"]["turbine"] == "found"
     check_picture(first.metadata["image"])
+    only = VspladeRetriever(index_dir=pages, k=1, words_only=True).invoke("turbine zyxwvut")[0]
+    assert only.metadata["words"] == {"turbine": "found", "zyxwvut": "not found"}
     whole = VspladeRetriever(index_dir=pages, k=1, whole_page=True, filter={"kind": "sample"}).invoke(
         "turbine maintenance"
     )
@@ -61,6 +67,8 @@ def test_llama_index(pages: str) -> None:
     assert nodes[0].score is not None
     assert "turbine" in nodes[0].node.get_content()
     check_picture(nodes[0].node.metadata["image"])
+    only = VspladeRetriever(pages, k=1, words_only=True).retrieve("turbine zyxwvut")
+    assert only[0].node.metadata["words"] == {"turbine": "found", "zyxwvut": "not found"}
 
 
 def test_haystack(pages: str) -> None:
@@ -70,18 +78,22 @@ def test_haystack(pages: str) -> None:
     from vsplade.integrations.haystack import VspladeRetriever
 
     pipeline = Pipeline()
-    pipeline.add_component("retriever", VspladeRetriever(pages, top_k=2, images=True))
+    pipeline.add_component("retriever", VspladeRetriever(pages, top_k=2, images=True, words_only=True))
     again = Pipeline.loads(pipeline.dumps(), unsafe=True)
+    assert again.get_component("retriever").words_only
     documents = again.run({"retriever": {"query": "maintenance of the turbine"}})["retriever"]["documents"]
     assert documents[0].id == "report_2"
     assert "turbine" in documents[0].content
     check_picture(documents[0].meta["image"])
+    nothing = again.run({"retriever": {"query": "zyxwvut"}})["retriever"]
+    assert nothing["documents"] == []
+    assert nothing["words"] == {"zyxwvut": "not found"}
+    assert nothing["message"].startswith("Nothing found")
 
 
 def test_mcp_with_the_official_client(pages: str) -> None:
     pytest.importorskip("mcp", reason="mcp is not installed: pip install 'vsplade[mcp]'")
     import asyncio
-    import os
 
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
@@ -97,6 +109,11 @@ def test_mcp_with_the_official_client(pages: str) -> None:
             assert tools == {"search", "page_text", "page_image"}
             found = await session.call_tool("search", {"query": "maintenance of the turbine", "k": 2})
             assert '"page_id": "report_2"' in found.content[0].text
+            nothing = await session.call_tool("search", {"query": "zyxwvut NOT", "words_only": True})
+            said = json.loads(nothing.content[0].text)
+            assert said["words"]["zyxwvut"] == "not found"
+            assert "zyxwvut" in said["message"]
+            assert said["notes"]
             text = await session.call_tool("page_text", {"page_id": "report_2"})
             assert "Maintenance of the turbine" in text.content[0].text
             picture = await session.call_tool("page_image", {"page_id": "report_2", "query": "turbine"})

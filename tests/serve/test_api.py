@@ -11,7 +11,9 @@ from PIL import Image, ImageStat
 from starlette.testclient import TestClient
 from tests.serve.conftest import EXAMPLES, Start
 
-from vsplade import Index
+from vsplade import Index, index_paths
+from vsplade.serve.app import create_app
+from vsplade.serve.settings import Settings
 
 
 def test_search_finds_what_the_index_finds(looking: TestClient, made: Path) -> None:
@@ -24,6 +26,60 @@ def test_search_finds_what_the_index_finds(looking: TestClient, made: Path) -> N
     assert first["name"] == "report.pdf"
     assert first["page_num"] == 2
     assert sum(match["product"] for match in first["matches"]) == pytest.approx(first["score"], rel=1e-5)
+
+
+def test_words_are_told_found_in_part_or_not(looking: TestClient, made: Path) -> None:
+    answer = looking.get("/v1/search", params={"q": "turbine zyxwvut", "explain": "true"}).json()
+    assert answer["words"] == [
+        {"word": "turbine", "status": "found"},
+        {"word": "zyxwvut", "status": "not found"},
+    ]
+    assert "No page holds 'zyxwvut'" in answer["message"]
+    assert answer["hits"][0]["words"] == answer["words"]
+    nothing = looking.get("/v1/search", params={"q": "zyxwvut"}).json()
+    assert nothing["hits"] == []
+    assert nothing["message"].startswith("Nothing found")
+    noted = looking.get("/v1/search", params={"q": "turbine AND saturn"}).json()
+    assert noted["notes"]
+    assert noted["notes"][0].startswith("AND is searched for as a word")
+    fine = looking.get("/v1/search", params={"q": "turbine"}).json()
+    assert (fine["notes"], fine["message"]) == ([], None)
+    # A filter counts: the word stands on other pages only.
+    filtered = looking.get("/v1/search", params={"q": "turbine saturn", "filter": "kind=slides"}).json()
+    index = Index.open(made)
+    expected = index.look_up("turbine saturn", "kind=slides")
+    assert [(word["word"], word["status"]) for word in filtered["words"]] == [
+        (word.word, word.status) for word in expected
+    ]
+    assert "not found" in {word["status"] for word in filtered["words"]}
+
+
+def test_words_only_leaves_meaning_out(tmp_path: Path) -> None:
+    index_paths([EXAMPLES / "report.pdf", EXAMPLES / "slides.pdf"], tmp_path / "i", "reader")
+    app = create_app(Settings(str(tmp_path / "i"), str(tmp_path / "u"), read_only=True))
+    client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+    asked = {"q": "repair of the turbine", "explain": "true", "k": "1"}
+    both = client.get("/v1/search", params=asked).json()["hits"][0]
+    words = client.get("/v1/search", params={**asked, "words_only": "true"}).json()["hits"][0]
+    assert both["score"] > words["score"]
+    meant = [match for match in both["matches"] if match["term"] < 0]
+    assert "maintenance" in meant[0]["meant_by"]["repair"]
+    assert all(match["term"] >= 0 for match in words["matches"])
+    assert sum(match["product"] for match in both["matches"]) == pytest.approx(both["score"], rel=1e-4)
+    # The same of any page, and on its picture the words that are meant are marked.
+    explained = client.get("/v1/explain", params={"q": asked["q"], "id": both["id"]}).json()
+    assert explained["score"] == pytest.approx(both["score"], rel=1e-4)
+    place = f"/v1/pages/{both['id']}/places"
+    marked, bare = (
+        {
+            mark["text"].lower()
+            for mark in client.get(place, params={"q": "repair", "words_only": only}).json()["marks"]
+        }
+        for only in ("false", "true")
+    )
+    assert "maintenance" in marked
+    assert "maintenance" not in bare
+    assert client.get("/v1/status").json()["by_meaning"] is True
 
 
 def test_get_and_post_and_batch_agree(looking: TestClient) -> None:

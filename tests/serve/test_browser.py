@@ -104,6 +104,86 @@ def test_results_come_as_one_types_and_tell_where_and_why(visit: Visit) -> None:
     assert "2 pages" in page.inner_text("#summary") or "pages for" in page.inner_text("#summary")
 
 
+def test_words_typed_before_the_script_runs_are_searched_for(browser: Any, served: Program) -> None:
+    early = Visit(browser, served.url)
+    held: list[Any] = []
+    page = early.page
+    page.route("**/static/app.js", lambda route: held.append(route))
+    page.goto(served.url, wait_until="commit")
+    page.wait_for_selector("#q")
+    page.fill("#q", "rings of saturn")
+    while not held:
+        page.wait_for_timeout(20)
+    held[0].continue_()
+    page.wait_for_selector(".hit")
+    assert page.input_value("#q") == "rings of saturn"
+    assert page.locator(".hit .open").first.inner_text() == "slides.pdf"
+    early.context.close()
+    assert early.errors == []
+
+
+def test_words_typed_while_the_status_is_on_its_way_stay(browser: Any, served: Program) -> None:
+    early = Visit(browser, served.url)
+    held: list[Any] = []
+    page = early.page
+    page.route("**/v1/status", lambda route: held.append(route))
+    page.goto(served.url)
+    while not held:
+        page.wait_for_timeout(20)
+    page.fill("#q", "rings of saturn")
+    held[0].continue_()
+    page.wait_for_selector(".hit")
+    page.wait_for_timeout(200)
+    assert page.input_value("#q") == "rings of saturn"
+    assert page.locator(".hit .open").first.inner_text() == "slides.pdf"
+    early.context.close()
+
+
+def test_the_page_says_which_words_were_found(visit: Visit) -> None:
+    page = visit.search("turbine zyxwvut NOT")
+    assert "No page holds" in page.inner_text("#summary")
+    words = {one.inner_text() for one in page.locator("#summary .words li").all()}
+    assert words == {"turbine", "zyxwvut not found", "NOT"}
+    assert page.locator(".hit .words .not-found").first.inner_text().startswith("zyxwvut")
+    assert "NOT is searched for as a word" in page.inner_text("#notes")
+    page.fill("#q", "zyxwvut")
+    wait_until(page, "document.getElementById('summary').textContent.includes('Nothing found')")
+    assert page.locator(".hit").count() == 0
+    assert not page.locator("#notes").is_visible()
+
+
+def test_a_word_that_is_meant_and_the_switch_that_leaves_it_out(browser: Any, tmp_path: Path) -> None:
+    """With the reader, which also finds pages by what they are about."""
+    from vsplade import index_paths
+
+    index = tmp_path / "meant.vsplade"
+    index_paths([EXAMPLES / "report.pdf", EXAMPLES / "slides.pdf"], index, "reader")
+    server = Program(index, "--read-only").ready()
+    try:
+        one = Visit(browser, server.url)
+        page = one.search("repair of the turbine")
+        first = page.locator(".hit").first
+        first.locator(".why-toggle").click()
+        assert "what the page is about" in first.inner_text()
+        assert "repair, meant by: maintenance" in first.locator(".meant").inner_text()
+        first.locator(".open").click()
+        page.wait_for_selector("#view-why .meant")
+        assert "repair, meant by: maintenance" in page.inner_text("#view-why")
+        page.keyboard.press("Escape")
+        page.locator("#words-only-box").click()
+        wait_until(page, "location.search.includes('words_only=true')")
+        page.wait_for_selector("#results:not(.stale) .hit")
+        page.locator(".why-toggle").first.click()
+        assert "what the page is about" not in page.inner_text("#results")
+        page.reload()
+        page.wait_for_selector(".hit")
+        assert page.locator("#words-only").is_checked()
+        one.context.close()
+        assert one.errors == []
+    finally:
+        server.end()
+
+
 def test_marks_lie_where_the_words_stand(visit: Visit) -> None:
     page = visit.search("turbine maintenance")
     page.locator(".hit .open").first.click()

@@ -14,6 +14,7 @@ from tests.serve.conftest import EXAMPLES, KEY, Program, Start
 
 from vsplade import Index
 from vsplade.client import AsyncClient, Client, ClientError
+from vsplade.client.answers import Match
 
 
 def test_the_client_does_everything(program: Callable[..., Program], made: Path) -> None:
@@ -25,6 +26,12 @@ def test_the_client_does_everything(program: Callable[..., Program], made: Path)
         assert found.hits[0].snippet is not None
         assert "turbine" in found.hits[0].snippet.text
         assert found.hits[0].matches[0].product > 0
+        assert {word.word: word.status for word in found.hits[0].words}["turbine"] == "found"
+        missing = client.search("turbine zyxwvut NOT", words_only=True)
+        assert [word.status for word in missing.words][:2] == ["found", "not found"]
+        assert missing.message is not None
+        assert "zyxwvut" in missing.message
+        assert missing.notes
         assert [one.query for one in client.search_batch(["tide", "saturn"], filter={"kind": "slides"})] == [
             "tide",
             "saturn",
@@ -75,3 +82,9 @@ def test_the_async_client_does_the_same(start: Start) -> None:
             assert (await client.status())["documents"] == 5
 
     asyncio.run(talk())
+
+
+def test_a_match_by_meaning_says_what_is_meant() -> None:
+    given = {"token": "meaning", "term": -1, "query_weight": 2.0, "page_weight": 0.5, "product": 1.0}
+    match = Match.of({**given, "in_part": False, "meant_by": {"beacon": ["lighthouse"]}})
+    assert match.meant_by == {"beacon": ("lighthouse",)}

@@ -196,8 +196,28 @@ def test_configurations_are_read_strictly(tmp_path: Path, text: str, message: st
 
 
 def test_configurations_of_one_s_own(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text("rate = 1e-4\nlora_vision = false\n")
+    (tmp_path / "mine.toml").write_text("rate = 1e-4\nlora_vision = true\n")
     config = load_config(tmp_path / "mine.toml", {"batch": "8"})
-    assert (config.rate, config.lora_vision, config.batch) == (1e-4, False, 8)
+    assert (config.rate, config.lora_vision, config.batch) == (1e-4, True, 8)
     with pytest.raises(InputError, match="no configuration"):
         load_config(tmp_path / "nothing.toml")
+
+
+def test_scores_beyond_the_clamp_do_not_count() -> None:
+    queries = tensor([[1.0, 0.0], [0.0, 1.0]])
+    pages = tensor([[30.0, 0.0], [0.0, 0.2]], grad=True)
+    # scores / 0.1 are 300 and 0; 0 and 2: the first is cut to 3
+    loss = losses.info_nce(queries, pages, 0.1, clamp=3.0)
+    assert loss.item() == pytest.approx((math.log1p(math.exp(-3)) + math.log1p(math.exp(-2))) / 2, rel=1e-9)
+    loss.backward()
+    assert pages.grad[0, 0].item() == 0.0
+    assert pages.grad[1, 1].item() < 0
+    assert PaperConfig().score_clamp == 100.0
+
+
+def test_the_public_values_where_the_paper_is_silent() -> None:
+    config = PaperConfig()
+    assert (config.clip, config.accumulate, config.lora_vision) == (5.0, 4, False)
+    assert (config.query_start, config.repeats, config.longest_caption) == ("random", "once", 1024)
+    assert (config.text_sample, config.random_passages, config.text_titles) == (300_000, True, False)
+    assert config.shortest_query == 6

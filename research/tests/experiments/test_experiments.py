@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,27 +19,32 @@ from research.experiments.behaviour import (
     margins,
     mask_queries,
     query_subsets,
-    stop_terms,
 )
-from research.experiments.grounding import (
-    gate,
-    grounding,
-    only_words,
-    union,
-    union_analysis,
-    weigh_text,
-    weigh_texts,
-)
+from research.experiments.grounding import gate, grounding, union, union_analysis
 from research.experiments.knownitem import known_items
+from research.experiments.lexicon import encode_text, only_words, stop_terms
 from research.experiments.scale import dense_latency, two_stage
 from vsplade.encode import load_encoder
 from vsplade.encode.text import TextEncoder
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.evaluate import PageVectors, encode_texts, load_dataset, write_run
-from vsplade.types import SparseVector
+from vsplade.types import Encoder, SparseVector
 
 MakeDataset = Callable[..., Path]
+
+
+@cache
+def reader() -> Encoder:
+    return load_encoder("reader")
+
+
+def weigh_text(text: str) -> SparseVector:
+    return only_words(encode_text(reader(), text), reader())
+
+
+def weigh_texts(texts: dict[str, str]) -> PageVectors:
+    return PageVectors.collect((page, weigh_text(text)) for page, text in texts.items())
 
 
 def vector(**weights: float) -> SparseVector:
@@ -62,8 +68,11 @@ def test_subsets_by_hand(make_dataset: MakeDataset) -> None:
     dataset = load_dataset(make_dataset(queries=queries))
     rows = query_subsets(dataset, {"mine": {"q1": {"a": 1.0}}, "none": {}})
     by_name = {row["subset"]: row for row in rows}
-    assert by_name["has digit"] == {"subset": "has digit", "share": 0.5, "mine": 1.0, "none": 0.0}
+    assert by_name["has digit"] == {
+        "subset": "has digit", "share": 0.5, "mine": 1.0, "none": 0.0, "gap": 1.0, "gap/all": 2.0,
+    }  # fmt: skip
     assert by_name["all"]["mine"] == 0.5
+    assert by_name["all"]["gap/all"] == 1.0
     assert by_name["both"]["share"] == 0.0
 
 
@@ -90,7 +99,7 @@ def test_behaviour_counts_stop_words(make_dataset: MakeDataset) -> None:
     dataset = load_dataset(make_dataset())
     encoder = TextEncoder()
     report = behaviour(dataset, encoder, encode_texts(encoder, TEXTS))
-    assert len(stop_terms()) == 33
+    assert len(stop_terms(encoder)) == len(stop_terms(reader())) == 33
     # "and" on page a, "a" on b, "the" on c, none on d
     assert report["stop words a page"] == pytest.approx(0.75)
     assert report["stop words' share of matched terms"] == 0.0
@@ -102,7 +111,7 @@ def test_grounding_by_hand() -> None:
         "right": PageVectors.collect([("p", vector(turbine=2.0, steam=1.0))]),
         "half": PageVectors.collect([("p", vector(turbine=1.0, apples=2.0))]),
     }
-    table = grounding({"p": "steam turbine"}, views)
+    table = grounding(reader(), {"p": "steam turbine"}, views)
     assert table["right"]["top-30"] == pytest.approx(2 / 30, abs=1e-4)
     assert table["half"]["top-50"] == pytest.approx(1 / 50, abs=1e-4)
     gated = gate(views["right"], views["half"])
@@ -111,26 +120,24 @@ def test_grounding_by_hand() -> None:
 
 def test_grounding_asks_for_words_and_not_for_pairs_of_them() -> None:
     text = "interest rate of the steam turbine"
-    page = weigh_text(text, load_encoder("reader"))
+    page = encode_text(reader(), text)
     heavy = SparseVector(page.terms, page.weights + (page.terms >= len(Tokenizer.load())))  # pairs first
-    assert len(only_words(heavy)) < len(heavy)
-    table = grounding({"p": text}, {"image": PageVectors.collect([("p", heavy)])})
+    assert len(only_words(heavy, reader())) < len(heavy)
+    table = grounding(reader(), {"p": text}, {"image": PageVectors.collect([("p", heavy)])})
     assert table["image"]["top-30"] == pytest.approx(6 / 30, abs=1e-4)
 
 
 def test_texts_have_pairs_as_pages_of_the_reader_do() -> None:
-    reader = load_encoder("reader")
-    page = set(weigh_text("The interest rate of the bank", reader).terms.tolist())
-    apart = set(weigh_text("The rate, of interest to the bank", reader).terms.tolist())
-    asked = set(reader.encode_query("interest rate").terms.tolist())
+    page = set(encode_text(reader(), "The interest rate of the bank").terms.tolist())
+    apart = set(encode_text(reader(), "The rate, of interest to the bank").terms.tolist())
+    asked = set(reader().encode_query("interest rate").terms.tolist())
     pairs = {term for term in asked if term >= len(Tokenizer.load())}
     assert len(pairs) == 1
     assert pairs <= page
     assert not pairs & apart
-    for encoder in (None, load_encoder("reader:point=efficient")):
-        words = weigh_text("The interest rate of the bank", encoder).terms
-        assert len(words) > 0
-        assert words.max() < len(Tokenizer.load())
+    words = encode_text(load_encoder("reader:point=efficient"), "The interest rate of the bank").terms
+    assert len(words) > 0
+    assert words.max() < len(Tokenizer.load())
 
 
 def test_union_keeps_the_larger_weight() -> None:
@@ -164,6 +171,10 @@ def test_recall_falls_as_the_corpus_grows(make_dataset: MakeDataset) -> None:
     assert float(str(rows[0]["recall@5"])) >= float(str(rows[-1]["recall@5"]))
     with pytest.raises(InputError, match="must grow"):
         growth.recall_as_it_grows(dataset, Sighted(), judged, others, [10, 4])
+    (small,) = growth.recall_as_it_grows(dataset, Sighted(), judged, others, [3])  # without page d
+    assert small["pages"] == 3
+    with pytest.raises(InputError, match="at least the 3 relevant pages"):
+        growth.recall_as_it_grows(dataset, Sighted(), judged, others, [2])
 
 
 def test_extrapolation_is_a_line_over_the_logarithm() -> None:
@@ -202,12 +213,15 @@ def test_flops_formula_agrees_with_fvcore() -> None:
 
 def test_two_stage_with_all_terms_is_exact(make_dataset: MakeDataset) -> None:
     dataset = load_dataset(make_dataset())
-    full, pruned = two_stage(dataset, Sighted(), weigh_texts(TEXTS), terms=50)
-    assert {key: value for key, value in full.items() if key not in ("ms", "search")} == {
-        key: value for key, value in pruned.items() if key not in ("ms", "search")
-    }
-    _, poor = two_stage(dataset, Sighted(), weigh_texts({**TEXTS, "a": "pears pears green apples"}), terms=1)
+    measures = ("recall@5", "recall@100", "ndcg@5")
+    full, *stages = two_stage(dataset, Sighted(), weigh_texts(TEXTS), terms=50)
+    assert len(stages) == 2
+    assert all([row[name] for name in measures] == [full[name] for name in measures] for row in stages)
+    _, poor, plain = two_stage(
+        dataset, Sighted(), weigh_texts({**TEXTS, "a": "pears pears green apples"}), terms=1
+    )
     assert float(str(poor["recall@5"])) < float(str(full["recall@5"]))
+    assert float(str(plain["recall@5"])) < float(str(full["recall@5"]))
 
 
 def test_dense_latency_is_measured() -> None:

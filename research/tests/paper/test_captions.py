@@ -192,3 +192,39 @@ def test_endpoints_are_checked() -> None:
         Endpoint("file:///etc/passwd", "m")
     with pytest.raises(InputError, match="above 0"):
         Endpoint("http://x/v1", "m", concurrent=0)
+
+
+def test_captions_of_a_data_set_are_page_texts(server: Server, tmp_path: Path) -> None:
+    """Written as evaluation reads them; a second run asks for what is missing only."""
+    from research.paper.captions import make_captions
+    from research.paper.options import CaptionOptions
+    from vsplade.evaluate import evaluate_dataset
+
+    folder = tmp_path / "set"
+    (folder / "images").mkdir(parents=True)
+    for shade in (10, 20, 30):
+        (folder / "images" / f"p{shade}.png").write_bytes(picture(shade))
+    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "caption of 20"}\n')
+    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\tp20\t1\n")
+    out = tmp_path / "captions.jsonl"
+    out.write_text('{"_id": "p10", "text": "known"}\n{"_id": "p2')  # a run that was killed
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+    options = CaptionOptions(str(folder), out, url, "a-model", concurrent=2)
+    assert make_captions(options) == {"written": 2, "there before": 1}
+    assert make_captions(options) == {"written": 0, "there before": 3}
+    assert server.asked == {20: 1, 30: 1}
+    assert read_captions(out, "_id", "text") == {
+        "p10": "known", "p20": "caption of 20", "p30": "caption of 30",
+    }  # fmt: skip
+    assert evaluate_dataset(folder, texts=out).measures["ndcg@5"] == 1.0
+
+
+def test_captions_of_pages_of_pdfs(server: Server, tmp_path: Path) -> None:
+    from research.experiments.typeset_pages import write_pages
+    from research.paper.captions import dataset_pictures
+
+    write_pages(tmp_path / "set", ["some words of a page " * 20], 1)
+    ((name, image),) = dataset_pictures(str(tmp_path / "set"))
+    assert name == "text00000_1"
+    assert isinstance(image, bytes)
+    assert max(Image.open(io.BytesIO(image)).size) == 2048

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -81,20 +82,55 @@ def test_pictures_are_read_once_for_their_ids(
 
 
 def test_rlhn_rows(rlhn: Path) -> None:
-    pairs = RlhnPairs(rlhn, 2)
+    config = PaperConfig(shortest_query=0, text_titles=True)
+    pairs = RlhnPairs(rlhn, config)
     assert sum(pairs.groups) == 14  # one row has no hard negatives left
-    assert all(len(pairs[n].passages) == 3 for n in range(14))
-    single = next(p for p in (pairs[n] for n in range(14)) if p.passages[1] == p.passages[2])
+    assert all(len(pairs.take(n, 0).passages) == 3 for n in range(14))
+    single = next(p for p in (pairs.take(n, 0) for n in range(14)) if p.passages[1] == p.passages[2])
     assert single.passages[0].startswith("Title 4 ")
-    assert sum(RlhnPairs(rlhn, 0).groups) == 15
-    assert len(RlhnPairs(rlhn, 0)[3].passages) == 1
+    none = RlhnPairs(rlhn, replace(config, hard_negatives=0))
+    assert sum(none.groups) == 15
+    assert len(none.take(3, 0).passages) == 1
+
+
+def test_rlhn_is_sampled_and_drawn_as_the_public_code_does(rlhn: Path) -> None:
+    config = PaperConfig(shortest_query=0, text_sample=7)
+    some, again = RlhnPairs(rlhn, config), RlhnPairs(rlhn, config)
+    assert sum(some.groups) == 7
+    rows = [some.take(n, 0) for n in range(7)]
+    assert rows == [again.take(n, 0) for n in range(7)]  # drawn once, for a seed
+    assert not any("Title" in text for row in rows for text in row.passages)  # text only
+    whole = RlhnPairs(rlhn, replace(config, text_sample=0))
+    known = [whole.take(n, 0).query for n in range(14)]
+    assert [row.query for row in rows] != known[:7]
+    other = RlhnPairs(rlhn, replace(config, seed=1))
+    assert [other.take(n, 0) for n in range(7)] != rows
+    epochs = {tuple(whole.take(6, epoch).passages[1:]) for epoch in range(9)}
+    assert len(epochs) > 2, "hard negatives are drawn anew in every pass"
+    first = RlhnPairs(rlhn, replace(config, text_sample=0, random_passages=False))
+    assert len({first.take(6, epoch).passages for epoch in range(9)}) == 1
+
+
+def test_short_queries_are_left_out(colpali: Path, rlhn: Path, tmp_path: Path) -> None:
+    assert sum(ColpaliPairs(colpali).groups) == 19  # "red page" has 8 characters
+    assert sum(ColpaliPairs(colpali, shortest_query=9).groups) < 19
+    with pytest.raises(InputError, match="No row"):
+        RlhnPairs(rlhn, PaperConfig())  # "total" has 5: dropped, as all others
+    kept = RlhnPairs(rlhn, PaperConfig(shortest_query=5))
+    assert {kept.take(n, 0).query.strip() for n in range(sum(kept.groups))} == {"green", "total"}
+    (tmp_path / "a.png").write_bytes(picture(1))
+    lines = [json.dumps({"image": "a.png", "query": query}) for query in ("short", "longer")]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
+    assert FolderPairs(tmp_path, False, 6)[0].query == "longer"
+    with pytest.raises(InputError, match="shorter than 9 characters"):
+        FolderPairs(tmp_path, False, 9)
 
 
 def test_wrong_folders(colpali: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no parquet files"):
         ColpaliPairs(tmp_path)
     with pytest.raises(InputError, match="no column positive_passages"):
-        RlhnPairs(colpali, 2)
+        RlhnPairs(colpali, PaperConfig())
     (tmp_path / "x.parquet").write_bytes(b"nothing")
     with pytest.raises(InputError, match="cannot be read as parquet"):
         ColpaliPairs(tmp_path)
@@ -128,8 +164,9 @@ def test_shuffling_keeps_groups_together() -> None:
 
 
 def test_three_batches_of_texts_for_each_of_images() -> None:
-    plan = Plan(PaperConfig(batch=4, epochs=2), [10, 10], [30])
-    assert plan.steps == 2 * 5 * 4
+    assert Plan(PaperConfig(batch=4, epochs=2), [10, 10], [30]).steps == 2 * 5 * 4 // 4
+    plan = Plan(PaperConfig(batch=4, epochs=2, accumulate=1), [10, 10], [30])
+    assert plan.steps == plan.batches == 2 * 5 * 4
     kinds = [plan.kind(step) for step in range(plan.steps)]
     for block in range(10):
         assert Counter(kinds[4 * block : 4 * block + 4]) == {"image": 1, "text": 3}
@@ -144,7 +181,8 @@ def test_three_batches_of_texts_for_each_of_images() -> None:
 def test_processes_share_one_batch() -> None:
     one, two = Plan(PaperConfig(batch=8), [40], None), Plan(PaperConfig(batch=4), [40], None, processes=2)
     assert one.steps == two.steps
-    assert all(np.array_equal(one.rows(step), two.rows(step)) for step in range(one.steps))
+    assert one.batches == 12
+    assert all(np.array_equal(one.rows(step), two.rows(step)) for step in range(one.batches))
     with pytest.raises(InputError, match="one step takes 84"):
         Plan(PaperConfig(), [40], None, processes=2)
 
@@ -154,9 +192,11 @@ def test_batches(backbone: Path, colpali: Path, rlhn: Path) -> None:
 
     from vsplade.encode.modernvbert.processor import PageProcessor
 
-    config = PaperConfig(batch=3, longest_text=10)
+    config = PaperConfig(
+        batch=3, longest_text=10, longest_caption=12, shortest_query=0, random_passages=False
+    )
     captions = {picture_id(picture(n)): "red green blue page total " * 9 for n in range(20)}
-    images, texts = ColpaliPairs(colpali, captions), RlhnPairs(rlhn, 2)
+    images, texts = ColpaliPairs(colpali, captions), RlhnPairs(rlhn, config)
     plan = Plan(config, images.groups, texts.groups)
     loader = Loader(config, plan, PageProcessor(backbone), images, texts)
     made = list(loader.run(0, 4))
@@ -164,14 +204,14 @@ def test_batches(backbone: Path, colpali: Path, rlhn: Path) -> None:
     assert image.tiles is not None
     assert image.captions is not None
     assert int((image.pages.ids == tiny.IMAGE_TOKEN).sum()) == len(image.tiles) * tiny.TOKENS_A_TILE
-    assert image.captions.ids.shape == (3, 10)
+    assert image.captions.ids.shape == (3, 12)
     assert image.captions.ids[:, -1].tolist() == [tiny.SPECIAL[2]] * 3  # cut, but still closed by [SEP]
     assert not np.isin(image.queries.ids[image.queries.mask.bool()].numpy(), tiny.SPECIAL).any()
     text = next(batch for batch in made if batch.tiles is None)
     assert len(text.pages.ids) == 9
     step = next(step for step in range(4) if plan.kind(step) == "text")
     encode = PageProcessor(backbone).text_ids
-    right = [encode(texts[int(row)].passages[0], 10) for row in plan.rows(step)]
+    right = [encode(texts.take(int(row), 0).passages[0], 10) for row in plan.rows(step)]
     assert text.pages.ids[:3].tolist() == [
         row + [tiny.SPECIAL[3]] * (text.pages.ids.shape[1] - len(row)) for row in right
     ]

@@ -27,6 +27,7 @@ from vsplade.encode import load_encoder
 from vsplade.encode.modernvbert import checkpoint
 from vsplade.errors import InputError
 from vsplade.train import lora
+from vsplade.train.judging import Judging
 from vsplade.train.loop import LAST, Run, Trainer, TrainingError, train
 from vsplade.train.pairs import ImagePair
 from vsplade.train.training_config import PaperConfig
@@ -34,8 +35,9 @@ from vsplade.train.training_config import PaperConfig
 from .conftest import WORDS, picture
 
 CONFIG = PaperConfig(
-    batch=4, steps=8, lora_rank=4, precision="float32", longest_text=24, flops_warm_up_steps=4, rate=2e-3
-)
+    batch=4, steps=8, lora_rank=4, precision="float32", longest_text=24, flops_warm_up_steps=4, rate=2e-3,
+    accumulate=1, shortest_query=0, random_passages=False, query_start="ones",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def images(colpali: Path) -> ColpaliPairs:
 
 @pytest.fixture
 def texts(rlhn: Path) -> RlhnPairs:
-    return RlhnPairs(rlhn, 2)
+    return RlhnPairs(rlhn, CONFIG)
 
 
 @pytest.fixture(autouse=True)
@@ -109,8 +111,10 @@ def test_it_learns(backbone: Path, images: ColpaliPairs, tmp_path: Path) -> None
         {"captions": "rank"},
         {"captions": "cosine"},
         {"query": "relu"},
+        {"query": "log1p_relu", "query_start": "ones"},
+        {"repeats": "counted", "accumulate": 2},
         {"lora_rank": 0},
-        {"lora_vision": False},
+        {"lora_vision": True},
         {"precision": "bfloat16"},
         {"gradient_checkpointing": False},
     ],
@@ -149,7 +153,7 @@ def test_nan_stops_the_run_and_loses_nothing(backbone: Path, images: ColpaliPair
     run = Run(backbone, tmp_path / "run")
     trainer = Trainer(CONFIG, run, images)
     for step in range(2):
-        trainer.advance(trainer.loader.make(step))
+        trainer.advance([trainer.loader.make(step)])
     before = {name: p.detach().clone() for name, p in trainer.learned.items()}
     batch = trainer.loader.make(2)
     real = trainer.losses
@@ -160,12 +164,12 @@ def test_nan_stops_the_run_and_loses_nothing(backbone: Path, images: ColpaliPair
 
     trainer.losses = broken  # type: ignore[method-assign, assignment]
     with pytest.raises(TrainingError, match=r"not a number .* at step 2"):
-        trainer.advance(batch)
+        trainer.advance([batch])
     again = Trainer(CONFIG, run, images)
     again.resume(run.out / LAST)
     assert again.step == 2
     assert all(torch.equal(again.learned[name], before[name]) for name in before)
-    again.advance(batch)  # and it goes on from there
+    again.advance([batch])  # and it goes on from there
     assert again.step == 3
 
 
@@ -251,9 +255,9 @@ backbone, colpali, rlhn, out, batch = sys.argv[1:]
 images = ColpaliPairs(Path(colpali), {picture_id(picture(n)): f" {WORDS[n % 5]} page total" for n in
 range(20)})
 config = PaperConfig(batch=int(batch), steps=8, lora_rank=4, precision="float32", longest_text=24,
-flops_warm_up_steps=1)
+flops_warm_up_steps=1, shortest_query=0, accumulate=1)
 with joined() as world:
-    trainer = Trainer(config, Run(Path(backbone), Path(out)), images, RlhnPairs(Path(rlhn), 2), world)
+    trainer = Trainer(config, Run(Path(backbone), Path(out)), images, RlhnPairs(Path(rlhn), config), world)
     trainer.step = 2
     found = {}
     for kind in ("image", "text"):
@@ -302,3 +306,125 @@ def test_two_processes_have_the_gradient_of_one_large_batch(
     assert any(name.startswith("text.") and tensor.abs().max() > 1e-3 for name, tensor in one.items())
     for name in one:
         assert torch.allclose(one[name], two[name], atol=1e-5, rtol=1e-3), name
+
+
+def test_accumulated_gradients_are_the_mean_of_the_batches_own(
+    backbone: Path, images: ColpaliPairs, tmp_path: Path
+) -> None:
+    trainer = Trainer(dataclasses.replace(CONFIG, accumulate=2, clip=0.0), Run(backbone, tmp_path), images)
+    batches = [trainer.loader.make(n) for n in range(2)]
+    wanted: dict[str, torch.Tensor] = {}
+    for batch in batches:
+        trainer.optimizer.zero_grad(set_to_none=True)
+        trainer.losses(batch)[0].total.backward()
+        for name, p in trainer.learned.items():
+            wanted[name] = wanted.get(name, 0) + p.grad / 2
+    trainer.advance(batches)
+    assert trainer.step == 1
+    for name, p in trainer.learned.items():
+        assert torch.allclose(p.grad, wanted[name], atol=1e-7), name
+
+
+def test_a_step_of_several_batches_resumes_bit_for_bit(
+    backbone: Path, images: ColpaliPairs, texts: RlhnPairs, tmp_path: Path
+) -> None:
+    config = dataclasses.replace(CONFIG, accumulate=3, steps=4, random_passages=True, query_start="random")
+    train(config, Run(backbone, tmp_path / "whole"), images, texts)
+    for stop in (1, 3, 0):
+        train(config, Run(backbone, tmp_path / "parts", stop_after=stop), images, texts)
+    one, other = load_file(tmp_path / "whole" / LAST), load_file(tmp_path / "parts" / LAST)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    facts = json.loads((tmp_path / "whole" / "log.jsonl").read_text().splitlines()[0])
+    assert {"loss", "text_rank", "rate"} <= facts.keys()
+
+
+def test_where_a_new_table_starts(backbone: Path, images: ColpaliPairs, tmp_path: Path) -> None:
+    tables = {}
+    for start, activation in (("ones", "softplus"), ("ones", "log1p_relu"), ("random", "softplus")):
+        config = dataclasses.replace(CONFIG, query_start=start, query=activation)
+        tables[start, activation] = Trainer(config, Run(backbone, tmp_path), images).model.query().detach()
+    assert torch.allclose(tables["ones", "softplus"], torch.ones(()), atol=1e-6)
+    assert torch.allclose(tables["ones", "log1p_relu"], torch.ones(()), atol=1e-6)
+    assert tables["random", "softplus"].std() > 0.01
+    other = Trainer(
+        dataclasses.replace(CONFIG, query_start="random", seed=5), Run(backbone, tmp_path), images
+    )
+    assert not torch.equal(other.model.query().detach(), tables["random", "softplus"])
+
+
+@pytest.mark.parametrize("repeats", ["once", "counted"])
+def test_training_and_serving_agree_on_repeated_words(
+    backbone: Path, images: ColpaliPairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repeats: str
+) -> None:
+    monkeypatch.setenv("VSPLADE_CACHE", str(tmp_path / "cache"))
+    config = dataclasses.replace(CONFIG, steps=1, repeats=repeats, query="log1p_relu", query_start="ones")
+    train(config, Run(backbone, tmp_path / "run"), images)
+    folder = tmp_path / "run" / "model"
+    said = json.loads((folder / "config.json").read_text()).get("query_repeats", "counted")
+    assert said == repeats
+    encoder = load_encoder(str(folder))
+    model = checkpoint.load(folder).model
+    text = " red red red blue"
+    ids = torch.tensor([encoder.vocabulary.tokenizer.encode(text, add_special_tokens=False).ids])
+    served = encoder.encode_query(text)
+    trained = model.encode_queries(ids, torch.ones_like(ids)).detach()[0].numpy()
+    assert np.allclose(trained[served.terms.astype(int)], served.weights, atol=1e-5)
+    assert np.count_nonzero(trained) == len(served)
+    once = load_encoder(str(folder)).encode_query(" red").weights[0]
+    found = dict(zip(served.terms.tolist(), served.weights.tolist(), strict=True))
+    red = int(encoder.encode_query(" red").terms[0])
+    assert found[red] == pytest.approx(once * (3 if repeats == "counted" else 1), rel=1e-5)
+
+
+def test_both_ways_of_repeated_words_have_their_own_fingerprint(tmp_path: Path) -> None:
+    from tests.encode.modernvbert import tiny
+
+    from vsplade.encode.modernvbert.query import fingerprint
+
+    folder = tiny.write_folder(tmp_path / "m", tiny.released_tensors(), longest_edge=64)
+    before = fingerprint(folder)
+    (folder / "config.json").write_text(json.dumps(tiny.config() | {"query_repeats": "once"}))
+    assert fingerprint(folder) != before
+    (folder / "config.json").write_text(json.dumps(tiny.config() | {"query_repeats": "twice"}))
+    with pytest.raises(InputError, match="'counted' or 'once'"):
+        checkpoint.load(folder)
+
+
+def test_the_best_step_is_kept_beside_the_last(backbone: Path, images: ColpaliPairs, tmp_path: Path) -> None:
+    scores = iter([0.2, 0.5, 0.4, 0.3, 0.9])
+
+    def judge(model: object, processor: object, device: object) -> dict[str, float]:
+        assert not model.training  # type: ignore[attr-defined]
+        return {"ndcg@5": next(scores), "stop_share": 0.1}
+
+    run = Run(backbone, tmp_path / "run", judging=Judging(judge, every=2, patience=2))
+    done = train(CONFIG, run, images)
+    assert done == {"step": 8, "steps": 8, "finished": True, "best_step": 4}
+    rows = [json.loads(line) for line in (run.out / "judged.jsonl").read_text().splitlines()]
+    assert [(row["step"], row["ndcg@5"]) for row in rows] == [(2, 0.2), (4, 0.5), (6, 0.4), (8, 0.3)]
+    whole = train(CONFIG, Run(backbone, tmp_path / "whole", stop_after=4), images)
+    assert whole["step"] == 4
+    there, best = load_file(tmp_path / "whole" / LAST), load_file(run.out / "best.safetensors")
+    assert all(torch.equal(there[name], best[name]) for name in best)
+    last, kept = (load_file(run.out / name / "model.safetensors") for name in ("model", "best-model"))
+    assert any(not torch.equal(last[name], kept[name]) for name in last)
+
+
+def test_a_run_that_gets_no_better_ends_early(backbone: Path, images: ColpaliPairs, tmp_path: Path) -> None:
+    scores = iter([0.5, 0.4, 0.4, 0.9, 0.9])
+    judging = Judging(lambda *_: {"ndcg@5": next(scores)}, every=1, patience=2)
+    done = train(CONFIG, Run(backbone, tmp_path / "run", judging=judging), images)
+    assert done == {"step": 3, "steps": 8, "finished": True, "best_step": 1}
+    assert (tmp_path / "run" / "best-model" / "model.safetensors").is_file()
+
+
+def test_without_a_warm_up_sparsity_weighs_at_once(
+    backbone: Path, images: ColpaliPairs, tmp_path: Path
+) -> None:
+    """As in the public code, whose warm-up never runs."""
+    config = dataclasses.replace(CONFIG, captions="none", page_flops=0.5, flops_warm_up_steps=0)
+    trainer = Trainer(config, Run(backbone, tmp_path), images)
+    with torch.no_grad():
+        losses = trainer.losses(trainer.loader.make(0))[0]
+    found = float((losses.total - losses.parts["rank"]) / losses.parts["flops"])
+    assert found == pytest.approx(0.5, abs=1e-4)

@@ -15,7 +15,6 @@ from vsplade.cli.common import (
     filter_option,
     index_option,
     json_option,
-    note,
     print_json,
 )
 from vsplade.cli.show_hits import document, print_hits, show_marked
@@ -35,8 +34,9 @@ if TYPE_CHECKING:
     "--two-stage",
     type=click.IntRange(min=1),
     metavar="TERMS",
+    hidden=True,
     help="Let the TERMS terms that matter most of each page propose results (the paper: 50), rescore them. "
-    "Not exact: the share of the exact results that was found is shown.",
+    "Not exact, and no faster than the exact search: for the paper's table.",
 )
 @click.option(
     "--fuse",
@@ -139,7 +139,7 @@ def search(
     index = Index.open(index_dir, encoder=load_encoder(encoder) if encoder else None)
     joined = Joined(fuse, fuse_with, weights, fusion)
     asked = Asked(query, filters, max(k, rerank_depth) if rerank else k, min_score, words_only)
-    hits, recall = find(index, asked, joined, two_stage)
+    hits = find(index, asked, joined, two_stage)
     if rerank:
         hits = reranked(asked.query, hits, rerank, rerank_depth)[:k]
     if joined or rerank:
@@ -147,10 +147,7 @@ def search(
     if picture or open_best:
         show_marked(hits, picture, open_best)
     if as_json:
-        print_json(
-            document(index, query, filters, hits, bool(snippets))
-            | ({} if recall is None else {"recall": recall})
-        )
+        print_json(document(index, query, filters, hits, bool(snippets)))
     else:
         snippets = sys.stdout.isatty() if snippets is None else snippets
         print_hits(index, query, filters, hits, explain, snippets)
@@ -180,38 +177,24 @@ class Joined:
         return bool(self.text_layers or self.others)
 
 
-def find(
-    index: Index, asked: Asked, joined: Joined, two_stage: int | None
-) -> tuple[Sequence[Hit], float | None]:
-    """The hits and, of a two-stage search, the share of the exact results among them."""
+def find(index: Index, asked: Asked, joined: Joined, two_stage: int | None) -> Sequence[Hit]:
+    """The hits, by one search: exact, joined, or in two stages."""
     from vsplade.search.two_stage import TwoStage
 
     if joined:
         if two_stage:
             raise InputError("--two-stage and fusion cannot be combined: leave one of them out.")
-        return fused_hits(index, asked, joined), None
+        return fused_hits(index, asked, joined)
     if joined.weights is not None:
         raise InputError("--weights says how rankings are joined: give --fuse or --fuse-with too.")
-    exact = index.search(
+    return index.search(
         asked.query,
         k=asked.k,
         filter=asked.filters,
         min_score=asked.min_score,
-        words_only=asked.words_only or bool(two_stage),
+        two_stage=TwoStage(two_stage) if two_stage else None,
+        words_only=asked.words_only,
     )
-    if not two_stage:
-        return exact, None
-    hits = index.search(
-        asked.query,
-        k=asked.k,
-        filter=asked.filters,
-        min_score=asked.min_score,
-        two_stage=TwoStage(two_stage),
-    )
-    ids = {hit.id for hit in exact}
-    recall = len(ids & {hit.id for hit in hits}) / len(ids) if ids else 1.0
-    note(f"Two-stage search found {recall:.0%} of the exact results.")
-    return hits, recall
 
 
 def fused_hits(index: Index, asked: Asked, joined: Joined) -> Sequence[Hit]:
@@ -219,10 +202,10 @@ def fused_hits(index: Index, asked: Asked, joined: Joined) -> Sequence[Hit]:
     from vsplade.search.fused_search import READER_AND_TEXT, fused_search, text_layer, whole
     from vsplade.search.index import Index
 
-    sources = [whole(index)]
+    sources = [whole(index, asked.words_only)]
     if joined.text_layers:
         sources.append(text_layer(index))
-    sources += [whole(Index.open(folder)) for folder in joined.others]
+    sources += [whole(Index.open(folder), asked.words_only) for folder in joined.others]
     known = joined.weights is None and not joined.others
     shares = READER_AND_TEXT if known else parse_weights(joined.weights)
     return fused_search(sources, asked.query, asked.k, shares, joined.method, asked.filters)

@@ -36,10 +36,12 @@ def document(
 def print_hits(
     index: Index, query: str, filters: tuple[str, ...], hits: Sequence[Hit], explain: bool, snippets: bool
 ) -> None:
+    from vsplade.search.summary import what_is_missing
+
     for sentence in index.notes(query):
         note(printable(sentence))
     if hits and (missing := what_is_missing(index.look_up(query, filters))):
-        say(missing)
+        say(printable(missing))
     terms, pieces = set(index.encode_query(query).terms.tolist()), index.query_words(query)
     for rank, hit in enumerate(hits, 1):
         say(describe(rank, hit, pieces, terms))
@@ -49,21 +51,6 @@ def print_hits(
             say(explanation(hit.explain()))
     if not hits:
         note(why_nothing(index, query, filters))
-
-
-def what_is_missing(words: Sequence[WordMatch]) -> str:
-    """The words of the query that no page holds as a whole; empty where each is on some page."""
-    from vsplade.types import FOUND
-
-    missing = [f"'{printable(word.word)}'" for word in words if word.status != FOUND]
-    if not missing:
-        return ""
-    if len(missing) == len(words):
-        return (
-            f"Nothing found: no page holds {' or '.join(missing)}. "
-            "These are about something near, or hold similar words or parts of them:"
-        )
-    return f"No page holds {' or '.join(missing)}. Pages with the other words:"
 
 
 def show_marked(hits: Sequence[Hit], picture: Path | None, in_viewer: bool) -> None:
@@ -112,17 +99,12 @@ def snippet_line(hit: Hit) -> str:
 
 def why_nothing(index: Index, query: str, filters: tuple[str, ...]) -> str:
     """What to do about a search without results."""
+    from vsplade.search import summary
+
+    said = printable(summary.why_nothing(index, query, filters))
     if not index.pages:
-        folder = printable(str(index.folder))
-        return f"The index holds no pages yet. Add some: vsplade index PATH --index {folder}"
-    if filters and next(index.ids(filters), None) is None:
-        keys = printable(", ".join(index.metadata_keys()))
-        return f"No page passes --filter, whatever the words. Pages can be filtered by: {keys}."
-    if not len(index.encode_query(query)):
-        if any(character.isalnum() for character in query):
-            return f"The encoder {index.encoder.name!r} knows none of these words. Write others."
-        return "The query has no word that can be searched for. Write one or more words."
-    return "No page matches. Try fewer or other words, or see what was indexed: vsplade stats."
+        return f"{said} Add some: vsplade index PATH --index {printable(str(index.folder))}"
+    return f"{said} What was indexed is told by: vsplade stats" if said.startswith("Nothing") else said
 
 
 def hit_json(hit: Hit, with_snippet: bool = False) -> dict[str, object]:

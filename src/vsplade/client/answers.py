@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vsplade.errors import VspladeError
-from vsplade.types import Box
+from vsplade.types import Box, WordMatch
 
 
 class ClientError(VspladeError):
@@ -27,6 +27,15 @@ class Match:
     query_weight: float
     page_weight: float
     product: float
+    in_part: bool = False
+    """It is a piece of a word of the query that does not stand on the page as a whole."""
+    meant_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    """Of a match by meaning: words that the page has not, each with the words of the page that mean it."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Match:
+        meant = {word: tuple(by) for word, by in given.get("meant_by", {}).items()}
+        return cls(**{**given, "meant_by": meant})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +62,8 @@ class RemoteHit:
     metadata: Mapping[str, Any] = field(hash=False)
     matches: tuple[Match, ...] = ()
     snippet: Snippet | None = None
+    words: tuple[WordMatch, ...] = ()
+    """The query's words, and whether this page holds each; where ``explain`` was asked for."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> RemoteHit:
@@ -64,8 +75,9 @@ class RemoteHit:
             given["page_num"],
             given["name"],
             given["metadata"],
-            tuple(Match(**match) for match in given.get("matches", ())),
+            tuple(map(Match.of, given.get("matches", ()))),
             Snippet.of(snippet) if snippet else None,
+            tuple(WordMatch(**word) for word in given.get("words", ())),
         )
 
 
@@ -77,11 +89,19 @@ class SearchResult:
     hits: tuple[RemoteHit, ...]
     took_ms: float
     generation: int
+    words: tuple[WordMatch, ...] = ()
+    """The query's words, and whether any page holds each: ``found``, ``in part`` or ``not found``."""
+    notes: tuple[str, ...] = ()
+    """What in the query was not understood as it may have been meant."""
+    message: str | None = None
+    """Which words no page holds, or why there are no hits; None where every word was found."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> SearchResult:
         hits = tuple(RemoteHit.of(hit) for hit in given["hits"])
-        return cls(given["query"], hits, given["took_ms"], given["generation"])
+        words = tuple(WordMatch(**word) for word in given["words"])
+        notes, message = tuple(given["notes"]), given["message"]
+        return cls(given["query"], hits, given["took_ms"], given["generation"], words, notes, message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,21 +53,27 @@ class Client:
         fuse: bool = False,
         explain: bool = False,
         snippets: bool = False,
+        words_only: bool = False,
     ) -> SearchResult:
-        return SearchResult.of(self._send(Asking.search(query, k, filter, fuse, explain, snippets)))
+        """The best pages. ``words_only``: by their words alone, not by what they are about."""
+        asked = Asking.search(
+            query, k, filter, fuse=fuse, explain=explain, snippets=snippets, words_only=words_only
+        )
+        return SearchResult.of(self._send(asked))
 
     def search_batch(
         self,
         queries: Sequence[str],
         k: int = 10,
         filter: Mapping[str, Any] | str | Sequence[str] | None = None,
+        *,
+        words_only: bool = False,
     ) -> list[SearchResult]:
-        return [
-            SearchResult.of(one) for one in self._send(Asking.search_batch(queries, k, filter))["results"]
-        ]
+        answer = self._send(Asking.search_batch(queries, k, filter, words_only=words_only))
+        return [SearchResult.of(one) for one in answer["results"]]
 
     def explain(self, query: str, id: str) -> list[Match]:
-        return [Match(**match) for match in self._send(Asking.explain(query, id))["matches"]]
+        return [Match.of(match) for match in self._send(Asking.explain(query, id))["matches"]]
 
     def places(self, id: str, query: str) -> Places:
         return Places.of(self._send(Asking.places(id, query)))
@@ -154,20 +160,26 @@ class AsyncClient:
         fuse: bool = False,
         explain: bool = False,
         snippets: bool = False,
+        words_only: bool = False,
     ) -> SearchResult:
-        return SearchResult.of(await self._send(Asking.search(query, k, filter, fuse, explain, snippets)))
+        asked = Asking.search(
+            query, k, filter, fuse=fuse, explain=explain, snippets=snippets, words_only=words_only
+        )
+        return SearchResult.of(await self._send(asked))
 
     async def search_batch(
         self,
         queries: Sequence[str],
         k: int = 10,
         filter: Mapping[str, Any] | str | Sequence[str] | None = None,
+        *,
+        words_only: bool = False,
     ) -> list[SearchResult]:
-        answer = await self._send(Asking.search_batch(queries, k, filter))
+        answer = await self._send(Asking.search_batch(queries, k, filter, words_only=words_only))
         return [SearchResult.of(one) for one in answer["results"]]
 
     async def explain(self, query: str, id: str) -> list[Match]:
-        return [Match(**match) for match in (await self._send(Asking.explain(query, id)))["matches"]]
+        return [Match.of(match) for match in (await self._send(Asking.explain(query, id)))["matches"]]
 
     async def places(self, id: str, query: str) -> Places:
         return Places.of(await self._send(Asking.places(id, query)))

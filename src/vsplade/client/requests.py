@@ -44,20 +44,13 @@ class Asking:
     """Makes requests."""
 
     @staticmethod
-    def search(query: str, k: int, filter: Conditions, fuse: bool, explain: bool, snippets: bool) -> Ask:
-        body = {
-            "query": query,
-            "k": k,
-            "fuse": fuse,
-            "explain": explain,
-            "snippets": snippets,
-            **_filter(filter),
-        }
-        return Ask("POST", "/v1/search", json=body)
+    def search(query: str, k: int, filter: Conditions, **switches: bool) -> Ask:
+        return Ask("POST", "/v1/search", json={"query": query, "k": k, **switches, **_filter(filter)})
 
     @staticmethod
-    def search_batch(queries: Sequence[str], k: int, filter: Conditions) -> Ask:
-        return Ask("POST", "/v1/search", json={"queries": list(queries), "k": k, **_filter(filter)})
+    def search_batch(queries: Sequence[str], k: int, filter: Conditions, **switches: bool) -> Ask:
+        body = {"queries": list(queries), "k": k, **switches, **_filter(filter)}
+        return Ask("POST", "/v1/search", json=body)
 
     @staticmethod
     def explain(query: str, id: str) -> Ask:

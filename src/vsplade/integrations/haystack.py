@@ -13,6 +13,7 @@ except ModuleNotFoundError as error:
 
 from vsplade.integrations.hit_content import page_metadata, page_text
 from vsplade.search.index import Index
+from vsplade.search.summary import summarise
 
 
 @component
@@ -26,20 +27,29 @@ class VspladeRetriever:
         filter: dict[str, Any] | list[str] | str | None = None,
         whole_page: bool = False,
         images: bool = False,
+        words_only: bool = False,
     ) -> None:
         self.index_dir, self.top_k, self.filter = index_dir, top_k, filter
-        self.whole_page, self.images = whole_page, images
+        self.whole_page, self.images, self.words_only = whole_page, images, words_only
         self._index: Index | None = None
 
-    @component.output_types(documents=list[Document])
+    @component.output_types(documents=list[Document], words=dict[str, str], notes=list[str], message=str)
     def run(
         self, query: str, top_k: int | None = None, filter: dict[str, Any] | list[str] | str | None = None
-    ) -> dict[str, list[Document]]:
+    ) -> dict[str, Any]:
+        """Beside the documents: ``words`` (which of the query's any page holds), ``notes`` on what was not
+        understood, and a ``message`` where words or pages are missing.
+        """
         if self._index is None:
             self._index = Index.open(self.index_dir)
         self._index.refresh()
-        hits = self._index.search(query, top_k or self.top_k, filter or self.filter)
+        wanted = filter or self.filter
+        hits = self._index.search(query, top_k or self.top_k, wanted, words_only=self.words_only)
+        said = summarise(self._index, query, hits, wanted)
         return {
+            "words": {word.word: word.status for word in said.words},
+            "notes": list(said.notes),
+            "message": said.message,
             "documents": [
                 Document(
                     id=hit.id,
@@ -48,7 +58,7 @@ class VspladeRetriever:
                     score=hit.score,
                 )
                 for hit in hits
-            ]
+            ],
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -60,6 +70,7 @@ class VspladeRetriever:
             filter=self.filter,
             whole_page=self.whole_page,
             images=self.images,
+            words_only=self.words_only,
         )
 
     @classmethod

@@ -9,6 +9,7 @@ from typing import Any
 from vsplade.errors import VspladeError
 from vsplade.search.hits import Hit
 from vsplade.search.page_view import place_of, shared_sight
+from vsplade.search.summary import word_facts
 
 IMAGE_EDGE = 1200
 
@@ -25,8 +26,11 @@ def page_text(hit: Hit, whole_page: bool) -> str:
 
 
 def page_metadata(hit: Hit, images: bool) -> dict[str, Any]:
-    """The page's own values, where it is, its score; and, if asked for, its picture as base64 PNG."""
+    """The page's own values, where it is, its score, which of the query's words it holds (``words``) and by
+    what others are meant (``meant_by``); and, if asked for, its picture as base64 PNG.
+    """
     facts = {**hit.metadata, "id": hit.id, "doc_id": hit.doc_id, "page_num": hit.page_num, "score": hit.score}
+    facts |= word_facts(hit)
     if images:
         try:
             buffer = io.BytesIO()

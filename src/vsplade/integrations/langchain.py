@@ -28,6 +28,8 @@ class VspladeRetriever(BaseRetriever):
     """The page's whole reading instead of the words around the best place."""
     images: bool = False
     """Put each page's picture into the metadata, as base64 PNG."""
+    words_only: bool = False
+    """Find pages by their words alone, and not by what they are about."""
     _index: Index | None = PrivateAttr(default=None)
 
     def _get_relevant_documents(
@@ -42,5 +44,5 @@ class VspladeRetriever(BaseRetriever):
                 page_content=page_text(hit, self.whole_page),
                 metadata=page_metadata(hit, self.images),
             )
-            for hit in self._index.search(query, self.k, self.filter)
+            for hit in self._index.search(query, self.k, self.filter, words_only=self.words_only)
         ]

@@ -28,14 +28,16 @@ class VspladeRetriever(BaseRetriever):
         *,
         whole_page: bool = False,
         images: bool = False,
+        words_only: bool = False,
     ) -> None:
         self._index = Index.open(index_dir)
+        self._words_only = words_only
         self._k, self._filter, self._whole_page, self._images = k, filter, whole_page, images
         super().__init__()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         self._index.refresh()
-        hits = self._index.search(query_bundle.query_str, self._k, self._filter)
+        hits = self._index.search(query_bundle.query_str, self._k, self._filter, words_only=self._words_only)
         return [
             NodeWithScore(
                 node=TextNode(

@@ -35,6 +35,7 @@ class Searcher(TermStatistics, Protocol):
         filter: FilterLike = None,
         *,
         where: str | None = None,
+        words_only: bool = False,
     ) -> list[Hit]: ...
 
     def vector(self, id: str) -> SparseVector: ...
@@ -67,10 +68,10 @@ class FusedHit(Hit):
     """The page's own score by each retriever; ``None`` where it was not among its results."""
 
 
-def whole(index: Searcher) -> Source:
+def whole(index: Searcher, words_only: bool = False) -> Source:
     """An index as it searches by itself; a page without any term in it is one that it does not see."""
     return Source(
-        lambda query, k, filter: index.search(query, k, filter),
+        lambda query, k, filter: index.search(query, k, filter, words_only=words_only),
         lambda page: page in index and len(index.vector(page)) > 0,
     )
 

@@ -123,3 +123,8 @@ class Index(IndexContents):
         view, masks = self._view, self._view.masks(Filter.of(filter))
         parts = list(zip((live.segment for live in view.snapshot.segments), masks, strict=True))
         return [WordMatch(word.typed, status(parts, word)) for word in self.query_words(query)]
+
+    def _meaning_weight(self, query: SparseVector) -> float:
+        if query.meaning is None:
+            return 0.0
+        return self._view.answer([query], self.encode_query, 1, Filter(), None, 1)[0][1].meaning

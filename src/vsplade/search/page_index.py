@@ -15,7 +15,7 @@ from vsplade.encode import load_index_encoder
 from vsplade.encode.query_length import check_query_length
 from vsplade.errors import VspladeError
 from vsplade.search.conditions import Conditions, conditions, encode, notes, query_words
-from vsplade.search.explain import explain
+from vsplade.search.explain import explain, explain_meaning
 from vsplade.search.filters import Filter
 from vsplade.search.hits import Answered, FoundPages, Hit
 from vsplade.search.query_plan import Ranking, checked_query
@@ -211,9 +211,19 @@ class PageIndex(ABC):
         """What in a query was not understood as it may have been meant, one sentence or two each."""
         return notes(parse(query), self.encoder)
 
-    def explain(self, query: Query, id: str) -> list[TermMatch]:
-        """What each shared term would add to the page's score, whether or not it is among the best."""
-        return explain(self.encode_query(query), self.vector(id), self._token, self.query_words(query))
+    def explain(self, query: Query, id: str, words_only: bool = False) -> list[TermMatch]:
+        """What each shared term would add to the page's score, whether or not it is among the best; at the
+        end what the page's meaning would add, unless ``words_only``.
+        """
+        vector = self._encode_words(query) if words_only else self.encode_query(query)
+        page, words = self.vector(id), self.query_words(query)
+        matches = explain(vector, page, self._token, words)
+        weight = self._meaning_weight(vector)
+        return [*matches, *explain_meaning(vector, page, words, weight, self._meant_by)]
+
+    def _meaning_weight(self, query: SparseVector) -> float:
+        """What a cosine of a page with the query adds to its score; 0 where pages are found by words alone."""
+        return 0.0
 
     def _token(self, term: int) -> str:
         """The term's name, or its number where the encoder that names it is not installed."""

@@ -25,9 +25,10 @@ from vsplade.serve.jobs import JobStore
 from vsplade.serve.library import Library
 from vsplade.serve.metrics import Metrics
 from vsplade.serve.pages import PageRoutes
-from vsplade.serve.request_body import json_body, parameters
+from vsplade.serve.request_body import json_body, parameters, truth
 from vsplade.serve.request_errors import RequestError, bad_request, error_body, from_vsplade
-from vsplade.serve.search_route import Answers, matches_json, parse_body, parse_query_string
+from vsplade.serve.search_request import parse_body, parse_query_string
+from vsplade.serve.search_route import Answers, matches_json
 from vsplade.serve.settings import Settings
 
 REFRESH_SECONDS = 0.25
@@ -122,8 +123,10 @@ class Server:
         return Response(await self.library.run(work), media_type=_JSON, headers={"cache-control": "no-store"})
 
     async def explain(self, request: Request) -> Response:
-        given = parameters(request, {"q": "", "id": ""}, required=("q", "id"), limits=self.settings.limits)
-        found = await self.library.run(lambda: self.answers.matches(given["q"], given["id"]))
+        known = {"q": "", "id": "", "fuse": "false", "words_only": "false"}
+        given = parameters(request, known, required=("q", "id"), limits=self.settings.limits)
+        switches = [truth(name, given[name]) for name in ("fuse", "words_only")]
+        found = await self.library.run(lambda: self.answers.matches(given["q"], given["id"], *switches))
         score = sum(match.product for match in found)
         return JSONResponse(
             {"query": given["q"], "id": given["id"], "score": score, "matches": matches_json(found)}
@@ -164,6 +167,7 @@ class Server:
             "generation": index.generation,
             "encoder": index.identity.name,
             "fusable": library.fusable,
+            "by_meaning": library.by_meaning,
             "read_only": self.settings.read_only,
             "needs_key": bool(self.settings.keys),
             "adds_paths": bool(self.settings.roots) and not self.settings.read_only,

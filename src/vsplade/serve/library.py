@@ -24,7 +24,7 @@ from vsplade.search.page_view import Sight
 from vsplade.serve.request_errors import RequestError, not_found
 from vsplade.serve.settings import Settings
 from vsplade.store import manifest
-from vsplade.types import Json, Metadata
+from vsplade.types import Json, MeaningEncoder, Metadata
 
 THREADS = 4
 FACET_VALUES = 50
@@ -133,6 +133,12 @@ class Library:
     @property
     def fusable(self) -> bool:
         return isinstance(self.index.encoder, PairedEncoder)
+
+    @property
+    def by_meaning(self) -> bool:
+        """Whether pages are also found by what they are about."""
+        encoder = self.index.encoder
+        return isinstance(encoder, MeaningEncoder) and encoder.encode_meaning("meaning") is not None
 
     def documents(self) -> dict[str, Document]:
         """By name, in the order that they were added."""

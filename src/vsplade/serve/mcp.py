@@ -19,6 +19,7 @@ except ModuleNotFoundError as error:
 
 from vsplade.search.index import Index
 from vsplade.search.page_view import draw_marks, place_of, shared_sight
+from vsplade.search.summary import summarise, word_facts
 
 MOST_HITS = 50
 IMAGE_EDGE = 1400
@@ -42,22 +43,16 @@ def make_server(index_dir: str | Path) -> MCPServer:
         filters: Annotated[
             list[str] | None, Field(description="Conditions on metadata, as year>=2020 or kind=report")
         ] = None,
-    ) -> list[dict[str, Any]]:
-        """Find the pages that hold the query's words, best first, with the words around the best place."""
-        index.refresh()
-        with _told():
-            hits = index.search(query, k, filters)
-        return [
-            {
-                "page_id": hit.id,
-                "document": hit.doc_id,
-                "page": hit.page_num,
-                "score": round(hit.score, 4),
-                "snippet": _snippet(hit),
-                "metadata": dict(hit.metadata),
-            }
-            for hit in hits
-        ]
+        words_only: Annotated[
+            bool, Field(description="By the words alone: no pages that say the same in other words")
+        ] = False,
+    ) -> dict[str, Any]:
+        """Find pages by words, best first, with the words around the best place.
+
+        `words` tells of each word of the query whether any page holds it (found, in part, not found), and on
+        each page whether that page does. `message` says so where words or pages are missing.
+        """
+        return _search(index, query, k, filters, words_only)
 
     @server.tool()
     def page_text(page_id: Annotated[str, Field(description="As search gives it")]) -> str:
@@ -83,6 +78,30 @@ def make_server(index_dir: str | Path) -> MCPServer:
         return Image(data=buffer.getvalue(), format="jpeg")
 
     return server
+
+
+def _search(index: Index, query: str, k: int, filters: list[str] | None, words_only: bool) -> dict[str, Any]:
+    index.refresh()
+    with _told():
+        hits = index.search(query, k, filters, words_only=words_only)
+        said = summarise(index, query, hits, filters)
+    return {
+        "message": said.message,
+        "notes": list(said.notes),
+        "words": {word.word: word.status for word in said.words},
+        "pages": [
+            {
+                "page_id": hit.id,
+                "document": hit.doc_id,
+                "page": hit.page_num,
+                "score": round(hit.score, 4),
+                "snippet": _snippet(hit),
+                **word_facts(hit),
+                "metadata": dict(hit.metadata),
+            }
+            for hit in hits
+        ],
+    }
 
 
 @contextmanager

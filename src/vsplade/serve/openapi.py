@@ -48,8 +48,17 @@ def _schemas(settings: Settings) -> dict[str, Schema]:
     span = _list(_WHOLE, minItems=2, maxItems=2)
     snippet = _object({"text": _TEXT, "marks": _list(span)})
     match = _object(
-        {"token": _TEXT, "term": _WHOLE, "query_weight": _NUMBER, "page_weight": _NUMBER, "product": _NUMBER}
+        {
+            "token": _TEXT,
+            "term": _WHOLE,
+            "query_weight": _NUMBER,
+            "page_weight": _NUMBER,
+            "product": _NUMBER,
+            "in_part": _FLAG,
+        },
+        {"meant_by": {"type": "object", "additionalProperties": _list(_TEXT)}},
     )
+    words = _list(_ref("Word"))
     hit = _object(
         {
             "id": _TEXT,
@@ -61,11 +70,22 @@ def _schemas(settings: Settings) -> dict[str, Schema]:
         },
         {
             "matches": _list(_ref("Match")),
+            "words": words,
             "snippet": {"oneOf": [_ref("Snippet"), {"type": "null"}]},
             "parts": _list({"type": ["number", "null"]}),
         },
     )
-    result = _object({"query": _TEXT, "took_ms": _NUMBER, "generation": _WHOLE, "hits": _list(_ref("Hit"))})
+    result = _object(
+        {
+            "query": _TEXT,
+            "took_ms": _NUMBER,
+            "generation": _WHOLE,
+            "words": words,
+            "notes": _list(_TEXT),
+            "message": {"type": ["string", "null"]},
+            "hits": _list(_ref("Hit")),
+        }
+    )
     document = {"doc_id": _TEXT, "name": _TEXT, "pages": _WHOLE}
     path = {"path": {"type": ["string", "null"]}}
     box = _list({"type": "number", "minimum": 0, "maximum": 1}, minItems=4, maxItems=4)
@@ -82,10 +102,12 @@ def _schemas(settings: Settings) -> dict[str, Schema]:
         "fuse": _FLAG,
         "explain": _FLAG,
         "snippets": _FLAG,
+        "words_only": _FLAG,
     }
     return {
         "Error": _object({"error": _object({"code": _TEXT, "message": _TEXT})}),
         "Match": match,
+        "Word": _object({"word": _TEXT, "status": {"enum": ["found", "in part", "not found"]}}),
         "Snippet": snippet,
         "Hit": hit,
         "SearchResult": result,
@@ -179,6 +201,7 @@ def _schemas(settings: Settings) -> dict[str, Schema]:
                 "generation": _WHOLE,
                 "encoder": _TEXT,
                 "fusable": _FLAG,
+                "by_meaning": _FLAG,
                 "read_only": _FLAG,
                 "needs_key": _FLAG,
                 "adds_paths": _FLAG,
@@ -246,6 +269,9 @@ def _picture(meaning: str) -> dict[str, Schema]:
     }
 
 
+_WORDS_ONLY = _in_query("words_only", _FLAG, "By the words alone, not by what pages are about.")
+
+
 def _search_paths(settings: Settings) -> dict[str, Schema]:
     limits = settings.limits
     q: Schema = {
@@ -265,6 +291,7 @@ def _search_paths(settings: Settings) -> dict[str, Schema]:
         ),
         _in_query("explain", _FLAG, "Add the matched terms and what each added to the score."),
         _in_query("snippets", _FLAG, "Add the words around the best place, for the first 20 hits."),
+        _WORDS_ONLY,
     ]
     if_fusable = _in_query(
         "fuse", _FLAG, "Join with the files' own text layers; for an index built with READER+text."
@@ -293,7 +320,7 @@ def _search_paths(settings: Settings) -> dict[str, Schema]:
                 "Why a page matches a query.",
                 {"200": _answer("Each shared term, largest share first.", "Explanation")},
                 "400 404",
-                parameters=[ask[0], _in_query("id", _ID, "A page.", True)],
+                parameters=[ask[0], _in_query("id", _ID, "A page.", True), if_fusable, _WORDS_ONLY],
             )
         },
         "/v1/embed_sparse": {"post": sparse},
@@ -380,7 +407,7 @@ def _page_paths(settings: Settings) -> dict[str, Schema]:
     )
     edge = {"type": "integer", "minimum": SMALLEST, "maximum": LARGEST, "default": LARGEST}
     fuse = _in_query("fuse", _FLAG, "Also mark what the files' own text layers matched.")
-    places = [id, {**q, "required": True}, fuse]
+    places = [id, {**q, "required": True}, fuse, _WORDS_ONLY]
     return {
         "/v1/pages/{id}": {
             "get": _operation(
@@ -392,7 +419,7 @@ def _page_paths(settings: Settings) -> dict[str, Schema]:
                 "The page as a picture, with the places of a query's words marked if one is given.",
                 _picture("JPEG."),
                 "400 404",
-                parameters=[id, q, fuse, _in_query("edge", edge, "Pixels of the longest edge.")],
+                parameters=[id, q, fuse, _WORDS_ONLY, _in_query("edge", edge, "Pixels of the longest edge.")],
             )
         },
         "/v1/pages/{id}/thumbnail": {

@@ -17,6 +17,7 @@ from vsplade.serve.settings import ServeLimits
 from vsplade.types import Box, Metadata
 
 _DAY = "private, max-age=86400"
+_SWITCHES = {"fuse": "false", "words_only": "false"}
 
 
 class PageRoutes:
@@ -44,16 +45,18 @@ class PageRoutes:
 
     async def image(self, request: Request) -> Response:
         id = request.path_params["id"]
-        given = parameters(request, {"edge": str(EDGE), "q": "", "fuse": "false"}, limits=self._limits)
-        fuse = truth("fuse", given["fuse"])
+        given = parameters(request, {"edge": str(EDGE), "q": "", **_SWITCHES}, limits=self._limits)
+        switches = [truth(name, given[name]) for name in _SWITCHES]
         edge = whole_number("edge", given["edge"], SMALLEST, LARGEST)
 
         def make() -> tuple[str, bytes]:
             metadata = self._library.metadata(id)
             if not given["q"]:
                 return self._pictures.tag(id, metadata, edge), self._pictures.page(id, metadata, edge)
-            matches = self._answers.matches(given["q"], id, fuse)
-            tag = self._pictures.tag(id, metadata, edge, given["q"], self._library.index.generation)
+            matches = self._answers.matches(given["q"], id, *switches)
+            tag = self._pictures.tag(
+                id, metadata, edge, given["q"], *switches, self._library.index.generation
+            )
             return tag, self._pictures.marked(id, metadata, edge, matches)
 
         return await self._picture(request, make)
@@ -78,11 +81,11 @@ class PageRoutes:
     async def places(self, request: Request) -> Response:
         """Where the words of a query stand, and the words around the best place."""
         id = request.path_params["id"]
-        given = parameters(request, {"q": "", "fuse": "false"}, required=("q",), limits=self._limits)
-        fuse = truth("fuse", given["fuse"])
+        given = parameters(request, {"q": "", **_SWITCHES}, required=("q",), limits=self._limits)
+        switches = [truth(name, given[name]) for name in _SWITCHES]
 
         def look() -> dict[str, Any]:
-            matches = self._answers.matches(given["q"], id, fuse)
+            matches = self._answers.matches(given["q"], id, *switches)
             seen = self._library.sight.see(*self._place(id), matches)
             snippet, best = seen.snippet(), seen.best_place()
             return {

@@ -47,8 +47,8 @@ class Batch:
 
 
 class Plan:
-    """Step by step, the kind of batch and the rows in it: a function of the configuration and the data
-    alone.
+    """Batch by batch, its kind and the rows in it: a function of the configuration and the data alone. A step
+    takes ``accumulate`` batches.
     """
 
     def __init__(
@@ -61,26 +61,34 @@ class Plan:
                 raise InputError(f"There are {sum(groups)} {name} pairs, but one step takes {self.batch}.")
         self._block = 1 + (config.texts_per_image if texts is not None else 0)
         passes = int(sum(images) // self.batch * config.epochs)
-        self.steps = config.steps or max(1, passes) * self._block
+        self.steps = config.steps or max(1, max(1, passes) * self._block // config.accumulate)
+        self.batches = self.steps * config.accumulate
         self._order = lru_cache(maxsize=4)(self._shuffle)
 
-    def kind(self, step: int) -> str:
+    def kind(self, batch: int) -> str:
         """``image`` once in every block, at a place drawn for that block; ``text`` otherwise."""
-        block, place = divmod(step, self._block)
+        block, place = divmod(batch, self._block)
         drawn = np.random.default_rng([self._config.seed, 7, block]).integers(self._block)
         return "image" if place == drawn else "text"
 
-    def rows(self, step: int) -> NDArray[np.int64]:
+    def rows(self, batch: int) -> NDArray[np.int64]:
         """Row numbers of the whole batch, of all processes."""
-        kind = self.kind(step)
-        block, place = divmod(step, self._block)
+        epoch, at = self._place(batch)
+        return self._order(self.kind(batch), epoch)[at * self.batch : (at + 1) * self.batch]
+
+    def epoch(self, batch: int) -> int:
+        """Which pass over its source a batch belongs to."""
+        return self._place(batch)[0]
+
+    def _place(self, batch: int) -> tuple[int, int]:
+        kind = self.kind(batch)
+        block, place = divmod(batch, self._block)
         if kind == "image":
             number, groups = block, self._images
         else:
             before = sum(self.kind(block * self._block + p) == "text" for p in range(place))
             number, groups = block * self._config.texts_per_image + before, self._texts or ()
-        epoch, at = divmod(number, sum(groups) // self.batch)
-        return self._order(kind, epoch)[at * self.batch : (at + 1) * self.batch]
+        return divmod(number, sum(groups) // self.batch)
 
     def _shuffle(self, kind: str, epoch: int) -> NDArray[np.int64]:
         groups = self._images if kind == "image" else self._texts or ()
@@ -100,35 +108,36 @@ class Loader:
         self._threads = threads
 
     def run(self, first: int, last: int) -> Iterator[Batch]:
-        """The batches of the steps from ``first`` up to, not including, ``last``."""
+        """The batches from number ``first`` up to, not including, ``last``."""
         with (
             ThreadPoolExecutor(2, thread_name_prefix="batches") as ahead,
             ThreadPoolExecutor(self._threads) as cutters,
         ):
             waiting: list[Future[Batch]] = []
-            for step in range(first, last):
-                waiting.append(ahead.submit(self._make, step, cutters))
+            for batch in range(first, last):
+                waiting.append(ahead.submit(self._make, batch, cutters))
                 if len(waiting) > 2:
                     yield waiting.pop(0).result()
             while waiting:
                 yield waiting.pop(0).result()
 
-    def make(self, step: int) -> Batch:
+    def make(self, batch: int) -> Batch:
         with ThreadPoolExecutor(self._threads) as cutters:
-            return self._make(step, cutters)
+            return self._make(batch, cutters)
 
-    def _make(self, step: int, cutters: ThreadPoolExecutor) -> Batch:
-        rows = [int(row) for row in self._plan.rows(step)[self._share]]
-        if self._plan.kind(step) == "image":
+    def _make(self, batch: int, cutters: ThreadPoolExecutor) -> Batch:
+        rows = [int(row) for row in self._plan.rows(batch)[self._share]]
+        if self._plan.kind(batch) == "image":
             return self._image_batch([self._images[row] for row in rows], cutters)
         texts = self._texts
         if texts is None:
             raise InputError("A batch of texts was asked for, but there are no text pairs.")
-        pairs = [texts[row] for row in rows]
+        epoch = self._plan.epoch(batch)
+        pairs = [texts.take(row, epoch) for row in rows]
         passages = [pair.passages[n] for n in range(1 + self._config.hard_negatives) for pair in pairs]
         return Batch(
             self._query_tokens([pair.query for pair in pairs]),
-            self._text_tokens(passages), None, None,
+            self._text_tokens(passages, self._config.longest_text), None, None,
         )  # fmt: skip
 
     def _image_batch(self, pairs: list[ImagePair], cutters: ThreadPoolExecutor) -> Batch:
@@ -141,10 +150,10 @@ class Loader:
                     f"The page {without[0]} has no caption, but this configuration trains with captions. "
                     "Make captions first, or set captions to 'none'."
                 )
-            captions = self._text_tokens([pair.caption or "" for pair in pairs])
+            captions = self._text_tokens([pair.caption or "" for pair in pairs], self._config.longest_caption)
         return Batch(
             self._query_tokens([pair.query for pair in pairs]),
-            self._pad([list(self._processor.prompt_ids(grid)) for _, grid in cut]),
+            padded([list(self._processor.prompt_ids(grid)) for _, grid in cut], self._processor),
             torch.from_numpy(np.concatenate([tiles for tiles, _ in cut])),
             captions,
         )
@@ -158,16 +167,18 @@ class Loader:
     def _query_tokens(self, texts: list[str]) -> Tokens:
         encode = self._processor.tokenizer.encode
         ids = [encode(text, add_special_tokens=False).ids[: self._config.longest_query] for text in texts]
-        return self._pad(ids)
+        return padded(ids, self._processor)
 
-    def _text_tokens(self, texts: list[str]) -> Tokens:
-        return self._pad([self._processor.text_ids(text, self._config.longest_text) for text in texts])
+    def _text_tokens(self, texts: list[str], longest: int) -> Tokens:
+        return padded([self._processor.text_ids(text, longest) for text in texts], self._processor)
 
-    def _pad(self, rows: list[list[int]]) -> Tokens:
-        padding = self._processor.tokenizer.token_to_id("[PAD]") or 0
-        ids = torch.full((len(rows), max(1, *map(len, rows))), padding, dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for number, row in enumerate(rows):
-            ids[number, : len(row)] = torch.tensor(row, dtype=torch.long)
-            mask[number, : len(row)] = 1
-        return Tokens(ids, mask)
+
+def padded(rows: list[list[int]], processor: PageProcessor) -> Tokens:
+    """Token ids of several texts or prompts as one tensor, with its mask."""
+    padding = processor.tokenizer.token_to_id("[PAD]") or 0
+    ids = torch.full((len(rows), max(1, *map(len, rows))), padding, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = torch.tensor(row, dtype=torch.long)
+        mask[number, : len(row)] = 1
+    return Tokens(ids, mask)

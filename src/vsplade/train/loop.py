@@ -8,9 +8,10 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from vsplade.train import lora
 from vsplade.train import training_checkpoint as files
 from vsplade.train.batches import Batch, Loader, Plan
 from vsplade.train.distributed import World, joined
+from vsplade.train.judging import BEST, JUDGED, Judgements, Judging
 from vsplade.train.losses import Parts, Side, page_losses, text_losses
 from vsplade.train.lr_schedule import flops_share, rate_share
 from vsplade.train.pairs import ImagePairs, TextPairs
@@ -50,6 +52,7 @@ class Run:
     stop_after: int = 0
     """Steps after which to stop, to be resumed later; 0: at the end."""
     threads: int = 4
+    judging: Judging | None = None
 
 
 class Trainer:
@@ -66,7 +69,7 @@ class Trainer:
         self.config, self.run, self.world = config, run, world or World()
         self.device = _device(run.device, self.world)
         torch.manual_seed(config.seed)
-        self.source = folders.load(run.backbone, activation=config.query)
+        self.source = folders.load(run.backbone, activation=config.query, query_start=config.query_start)
         if self.source.model.query_activation != config.query:
             raise InputError(
                 f"The model in {run.backbone} has a query table with "
@@ -74,6 +77,7 @@ class Trainer:
                 f"configuration asks for {config.query}."
             )
         self.model = self.source.model.to(self.device).train()
+        self.model.repeats = config.repeats
         if config.lora_rank:
             lora.adapt(self.model, config.lora_rank, config.lora_alpha, config.lora_vision, config.seed)
             self.model.to(self.device)
@@ -88,16 +92,17 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(
             self.learned.values(), lr=config.rate, weight_decay=config.weight_decay, foreach=False
         )
-        processor = PageProcessor(run.backbone)
+        self.processor = PageProcessor(run.backbone)
         self.plan = Plan(config, images.groups, texts.groups if texts is not None else None, self.world.size)
-        self.loader = Loader(config, self.plan, processor, images, texts, self.world.rank, run.threads)
-        self.settings = processor.settings
+        self.loader = Loader(config, self.plan, self.processor, images, texts, self.world.rank, run.threads)
+        self.settings = self.processor.settings
         self.material = {
             "backbone": fingerprint(run.backbone),
             "image_pairs": sum(images.groups),
             "text_pairs": sum(texts.groups) if texts is not None else 0,
         }
         self.step = 0
+        self.judged = Judgements(run.out / JUDGED) if run.judging else None
 
     # -- running ------------------------------------------------------------------------------------
 
@@ -106,44 +111,68 @@ class Trainer:
         last = min(self.plan.steps, self.run.stop_after or self.plan.steps)
         self.run.out.mkdir(parents=True, exist_ok=True)
         started = time.monotonic()
+        several = self.config.accumulate
+        batches = self.loader.run(self.step * several, last * several)
         try:
-            for batch in self.loader.run(self.step, last):
-                facts = self.advance(batch)
+            while self.step < last and not self.gave_up:
+                facts = self.advance(list(islice(batches, several)))
                 if self.world.leads:
                     self._log({**facts, "seconds": round(time.monotonic() - started, 3)})
                 if self.step % self.run.every == 0 and self.step < last:
                     self.save()
                     say(f"step {self.step} of {self.plan.steps}, loss {facts['loss']:.4f}")
+                self._judge(say)
         except InputError:  # a picture that cannot be read, say: the steps before it are not lost
             self._write()
             raise
         self.save()
 
-    def advance(self, batch: Batch) -> dict[str, float]:
+    @property
+    def gave_up(self) -> bool:
+        """No measurement of late was the best one: the run ends early."""
+        judging = self.run.judging
+        return bool(judging and self.judged and self.judged.gives_up(judging.patience))
+
+    def _judge(self, say: Callable[[str], None]) -> None:
+        """Every process measures, so that all of them know when to stop; the first one keeps the best."""
+        judging = self.run.judging
+        if judging is None or self.judged is None or self.judged.has(self.step):
+            return
+        if self.step % judging.every and self.step < self.plan.steps:
+            return
+        self.model.eval()
+        with torch.no_grad():
+            measures = judging.judge(self.model, self.processor, self.device)
+        self.model.train()
+        if self.judged.add(self.step, measures) and self.world.leads:
+            header = {"step": self.step, "config": self._identity()}
+            files.save(self.run.out / BEST, self._tensors(), header)
+        say(f"step {self.step}: " + ", ".join(f"{name} {value:.4f}" for name, value in measures.items()))
+
+    def advance(self, batches: Sequence[Batch]) -> dict[str, float]:
         """One step. A loss that is not a number changes nothing: the state is saved and the run ends."""
         share = rate_share(self.step, self.plan.steps, self.config.warm_up, self.config.decay)
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.rate * share
         self.optimizer.zero_grad(set_to_none=True)
-        losses, active = self.losses(batch.to(self.device))
-        self._check_finite(losses)
-        losses.total.backward()
+        logged: dict[str, list[float]] = {}
+        for batch in batches:
+            losses, active = self.losses(batch.to(self.device))
+            self._check_finite(losses)
+            (losses.total / len(batches)).backward()
+            of_texts = "" if batch.tiles is not None else "text_"
+            parts = {f"{of_texts}{name}": float(value.detach()) for name, value in losses.parts.items()}
+            facts = {"kind": float(not of_texts), "loss": float(losses.total.detach()), **parts}
+            for name, value in {**facts, f"{of_texts}active": active}.items():
+                logged.setdefault(name, []).append(value)
         self.world.average_gradients(self.learned.values())
         norm = torch.nn.utils.clip_grad_norm_(self.learned.values(), self.config.clip or math.inf)
         if self.world.any(not math.isfinite(float(norm)), self.device):
             self._stop("The gradient is not a number")
         self.optimizer.step()
         self.step += 1
-        parts = {name: float(value.detach()) for name, value in losses.parts.items()}
-        return {
-            "step": self.step,
-            "kind": float(batch.tiles is not None),
-            "loss": float(losses.total.detach()),
-            **parts,
-            "rate": self.config.rate * share,
-            "gradient": float(norm),
-            "active": active,
-        }
+        means = {name: sum(values) / len(values) for name, values in logged.items()}
+        return {"step": self.step, **means, "rate": self.config.rate * share, "gradient": float(norm)}
 
     def losses(self, batch: Batch) -> tuple[Parts, float]:
         """The losses of a batch on the device, and the mean number of active terms of its pages."""
@@ -197,10 +226,13 @@ class Trainer:
 
     def _write(self) -> None:
         if self.world.leads:
-            tensors = {f"model.{name}": p for name, p in self.learned.items()}
             self.run.out.mkdir(parents=True, exist_ok=True)
             header = {"step": self.step, "config": self._identity()}
-            files.save(self.run.out / LAST, {**tensors, **files.optimizer_tensors(self.optimizer)}, header)
+            tensors = {**self._tensors(), **files.optimizer_tensors(self.optimizer)}
+            files.save(self.run.out / LAST, tensors, header)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {f"model.{name}": p for name, p in self.learned.items()}
 
     def resume(self, path: Path) -> None:
         """Go on where a checkpoint stopped; refused where anything that decides the run is another."""
@@ -212,7 +244,17 @@ class Trainer:
                 "the same one, or "
                 "start a new run in another folder."
             )
-        wanted = {f"model.{name}": parameter for name, parameter in self.learned.items()}
+        self.take_learned(tensors, path)
+        files.load_optimizer(self.optimizer, tensors)
+        self.step = int(header["step"])
+        if self.world.leads:
+            self._trim_log()
+        if self.run.judging:
+            self.judged = Judgements.read(self.run.out, self.step)
+
+    def take_learned(self, tensors: Mapping[str, Tensor], path: Path) -> None:
+        """What a checkpoint has learned, strictly."""
+        wanted = self._tensors()
         found = {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
         if wanted.keys() != found.keys() or any(found[n].shape != p.shape for n, p in wanted.items()):
             odd = sorted(wanted.keys() ^ found.keys()) or [
@@ -224,10 +266,6 @@ class Trainer:
         with torch.no_grad():
             for name, parameter in wanted.items():
                 parameter.copy_(found[name])
-        files.load_optimizer(self.optimizer, tensors)
-        self.step = int(header["step"])
-        if self.world.leads:
-            self._trim_log()
 
     def _trim_log(self) -> None:
         """Steps after the checkpoint, of a run that was killed, are about to be made again."""
@@ -280,11 +318,18 @@ def train(
             trainer.resume(run.out / LAST)
             say(f"going on at step {trainer.step} of {trainer.plan.steps}")
         trainer.train(say)
-        finished = trainer.step >= trainer.plan.steps
+        finished = trainer.step >= trainer.plan.steps or trainer.gave_up
+        result = {"step": trainer.step, "steps": trainer.plan.steps, "finished": finished}
+        if trainer.judged is not None:
+            result["best_step"] = trainer.judged.best_step
         if finished and world.leads:
             trainer.export(run.out / "model")
+            if result.get("best_step", trainer.step) != trainer.step:
+                best = Trainer(config, run, images, texts, world)
+                best.take_learned(files.load(run.out / BEST)[0], run.out / BEST)
+                best.export(run.out / "best-model")
         world.barrier()
-        return {"step": trainer.step, "steps": trainer.plan.steps, "finished": finished}
+        return result
 
 
 def _device(name: str, world: World) -> torch.device:

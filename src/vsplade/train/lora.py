@@ -62,12 +62,14 @@ class LoraLinear(nn.Module):
 
 
 def adapt(model: SpladeModel, rank: int, alpha: float, vision: bool, seed: int) -> None:
-    """Freeze the model but for adapters on encoder and head, and the query table's projection."""
+    """Freeze the model but for adapters on text layers and head, and the query table's projection; with
+    ``vision`` also on the vision tower and the connector.
+    """
     model.requires_grad_(False)
     generator = torch.Generator().manual_seed(seed)
-    parts: list[nn.Module] = [model.body.text_model, model.body.connector, model.head]
+    parts: list[nn.Module] = [model.body.text_model, model.head]
     if vision:
-        parts.append(model.body.vision_model.encoder)
+        parts += [model.body.connector, model.body.vision_model.encoder]
     for part in parts:
         for parent in list(part.modules()):
             for name, child in list(parent.named_children()):

@@ -31,9 +31,13 @@ class Parts:
     parts: dict[str, Tensor]
 
 
-def info_nce(queries: Tensor, candidates: Tensor, temperature: float, first: int = 0) -> Tensor:
+def info_nce(
+    queries: Tensor, candidates: Tensor, temperature: float, first: int = 0, clamp: float = 0.0
+) -> Tensor:
     """Query ``i`` belongs to candidate ``first + i``; all the others are negatives."""
     scores = queries @ candidates.T / temperature
+    if clamp:
+        scores = scores.clamp(-clamp, clamp)
     return functional.cross_entropy(scores, torch.arange(len(queries), device=scores.device) + first)
 
 
@@ -74,12 +78,14 @@ def page_losses(
 ) -> Parts:
     """A batch of pages: ranking, the caption's part, sparsity. ``ramp`` is how far the FLOPS warm-up is."""
     parts = {
-        "rank": info_nce(queries, page.everyone, config.temperature, first),
+        "rank": info_nce(queries, page.everyone, config.temperature, first, config.score_clamp),
         "flops": flops(page.everyone),
     }
     total = parts["rank"] + ramp * config.page_flops * parts["flops"]
     if caption is not None and config.captions != "none":
-        parts["caption_rank"] = info_nce(queries, caption.everyone, config.temperature, first)
+        parts["caption_rank"] = info_nce(
+            queries, caption.everyone, config.temperature, first, config.score_clamp
+        )
         parts["caption_flops"] = flops(caption.everyone)
         total = total + config.caption_rank_weight * parts["caption_rank"]
         total = total + ramp * config.caption_flops * parts["caption_flops"]
@@ -96,7 +102,7 @@ def page_losses(
 def text_losses(config: PaperConfig, queries: Tensor, passage: Side, first: int, ramp: float) -> Parts:
     """A batch of texts: positives come first in each process's share, hard negatives after them."""
     parts = {
-        "rank": info_nce(queries, passage.everyone, config.temperature, first),
+        "rank": info_nce(queries, passage.everyone, config.temperature, first, config.score_clamp),
         "flops": flops(passage.everyone),
     }
     return Parts(parts["rank"] + ramp * config.page_flops * parts["flops"], parts)

@@ -1,4 +1,7 @@
-"""Everything that decides a training run, at the values of the paper's section on hyper-parameters."""
+"""Everything that decides a training run, at the values of the paper's section on hyper-parameters.
+
+Where the paper is silent, a default is the public training code's.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ from vsplade.config import make_options
 from vsplade.errors import InputError
 
 CHOICES = {
-    "query": ("softplus", "relu", "one"),
+    "query": ("softplus", "log1p_relu", "relu", "one"),
+    "query_start": ("random", "ones"),
+    "repeats": ("once", "counted"),
     "captions": ("gated", "rank", "cosine", "none"),
     "flops_warm_up": ("quadratic", "linear"),
     "precision": ("float32", "bfloat16"),
@@ -27,14 +32,22 @@ class PaperConfig:
     """The defaults are what ``quality`` and ``efficient`` share; a file holds what differs from them."""
 
     query: str = "softplus"
-    """The query table: ``softplus``, ``relu`` (the ablation that collapses), ``one`` (a plain bag of
-    words).
+    """The query table: ``softplus``, ``log1p_relu`` (the ablation that collapses, as the public code has it),
+    ``relu``, or ``one`` (a plain bag of words).
+    """
+    query_start: str = "random"
+    """Where a new table's projection starts: ``random``, or ``ones`` (every term weighs 1)."""
+    repeats: str = "once"
+    """A word that a query repeats: ``once`` (the paper's mask), or ``counted`` (as the release serves it).
+    The trained model carries it, and serves queries in the same way.
     """
     captions: str = "gated"
     """``gated`` (ranked, and gating the page), ``rank`` only, ``cosine`` alignment beside the rank, or
     ``none``.
     """
     temperature: float = 0.1
+    score_clamp: float = 100.0
+    """Largest score over the temperature, on either side of 0; 0: none. There is no gradient beyond it."""
     gate_temperature: float = 0.5
     gate_weight: float = 5.0
     cosine_weight: float = 5.0
@@ -46,6 +59,8 @@ class PaperConfig:
     flops_warm_up_steps: int = 500
     batch: int = 42
     """Pairs a GPU."""
+    accumulate: int = 4
+    """Batches whose gradients make one step. Each ranks its own pairs only."""
     epochs: float = 3.0
     """Passes over the image pairs."""
     steps: int = 0
@@ -54,20 +69,29 @@ class PaperConfig:
     """Batches of text pairs for each batch of image pairs, where there are text pairs."""
     hard_negatives: int = 2
     """Of each text query, beside the batch's other passages."""
+    text_sample: int = 300_000
+    """Text pairs that are drawn from the source, once; 0: all."""
+    random_passages: bool = True
+    """Draw a text query's right passage and hard negatives anew in every pass; otherwise the first ones."""
+    text_titles: bool = False
+    """Put a passage's title before its text."""
+    shortest_query: int = 6
+    """Characters; pairs with a shorter query are left out."""
     rate: float = 5e-4
     warm_up: float = 0.05
     decay: float = 0.2
     weight_decay: float = 0.01
-    clip: float = 1.0
+    clip: float = 5.0
     """Largest norm of a step's gradient; 0 leaves it as it is."""
     lora_rank: int = 32
     """0 trains all of the network."""
     lora_alpha: float = 32.0
-    lora_vision: bool = True
-    """Adapt the vision tower too."""
+    lora_vision: bool = False
+    """Adapt the vision tower and the connector too, not only the text layers and the head."""
     longest_query: int = 128
     longest_text: int = 512
-    """Tokens of a passage or a caption."""
+    """Tokens of a passage."""
+    longest_caption: int = 1024
     gradient_checkpointing: bool = True
     precision: str = "bfloat16"
     seed: int = 0
@@ -84,6 +108,8 @@ class PaperConfig:
             "rate",
             "longest_query",
             "longest_text",
+            "longest_caption",
+            "accumulate",
         ):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be above 0, not {getattr(self, name)}.")

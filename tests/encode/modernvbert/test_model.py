@@ -75,8 +75,11 @@ def test_texts_and_queries(released: Path) -> None:
         raw = file["query_encoder.embeddings.weight"] @ file["query_encoder.projection.weight"][0]
         weights = torch.log(1 + torch.exp(raw + file["query_encoder.projection.bias"]))
         query = model.encode_queries(ids, mask)
-    assert query[0].nonzero().flatten().tolist() == [5, 7]  # once each, special tokens never
-    assert torch.allclose(query[0, [5, 7]], weights[[5, 7]], atol=1e-6)
+        model.repeats = "once"
+        once = model.encode_queries(ids, mask)
+    assert query[0].nonzero().flatten().tolist() == [5, 7]  # special tokens never
+    assert torch.allclose(query[0, [5, 7]], weights[[5, 7]] * torch.tensor([2, 1]), atol=1e-6)
+    assert torch.allclose(once[0, [5, 7]], weights[[5, 7]], atol=1e-6)
     assert query[1].nonzero().flatten().tolist() == [9]
 
 

@@ -16,19 +16,27 @@ from vsplade.encode.modernvbert.model_files import (
     CONFIG,
     WEIGHTS,
     Checkpoint,
-    additional_tokens,
     build,
     copy_text_files,
     read_json,
     read_tensors,
+    with_repeats,
     write_json,
 )
+from vsplade.encode.modernvbert.query import additional_tokens, query_repeats
 
 
-def load(folder: Path, *, activation: str | None = None, dtype: torch.dtype = torch.float32) -> Checkpoint:
+def load(
+    folder: Path,
+    *,
+    activation: str | None = None,
+    dtype: torch.dtype = torch.float32,
+    query_start: str = "ones",
+) -> Checkpoint:
     """The model in a folder, in the release's layout, upstream ModernVBERT's, or sentence-transformers'.
 
-    ``activation`` is the query table's where the configuration does not name one.
+    ``activation`` is the query table's where the configuration does not name one; ``query_start`` is where
+    the table of a model without one starts.
     """
     if (folder / "router_config.json").is_file() and not (folder / WEIGHTS).is_file():
         return routes.load(folder, dtype)
@@ -44,11 +52,12 @@ def load(folder: Path, *, activation: str | None = None, dtype: torch.dtype = to
     rows = len(renamed.tensors[layouts.EMBEDDING])
     bare = not any(name.startswith("query.") for name in renamed.tensors)
     named = config.get("query_activation") or activation or ("one" if bare else "softplus")
-    model = build(config, vocabulary, rows, renamed.tensors, activation=named)
+    model = build(config, vocabulary, rows, renamed.tensors, activation=named, query_start=query_start)
+    model.repeats = query_repeats(config)
     wanted = model.state_dict()
     if bare:  # trained with plain bags of words as queries
         renamed.tensors["query.embeddings.weight"] = renamed.tensors[layouts.EMBEDDING][:vocabulary].clone()
-    if bare or renamed.fresh_table:  # the table starts as a bag of words
+    if bare or renamed.fresh_table:  # a table that starts anew
         for name in ("query.projection.weight", "query.projection.bias"):
             renamed.tensors[name] = wanted[name].to(renamed.tensors["query.embeddings.weight"].dtype)
     layouts.check(wanted, renamed.tensors, path)
@@ -83,7 +92,7 @@ def save(checkpoint: Checkpoint, folder: Path) -> None:
         metadata={"format": "pt"},
     )
     os.replace(partial, folder / WEIGHTS)
-    write_json(folder / CONFIG, checkpoint.config)
+    write_json(folder / CONFIG, with_repeats(checkpoint.config, checkpoint.model.repeats))
     copy_text_files(checkpoint.source, folder)
 
 

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.modernvbert.adapters import files_folder
-from vsplade.encode.modernvbert.find_model import find_model
+from vsplade.encode.modernvbert.open_model import open_model
 from vsplade.encode.modernvbert.processor import IMAGE, Grid, PageProcessor
-from vsplade.encode.modernvbert.query import QuerySide, cache_folder, cached, has_side, open_side
 from vsplade.encode.query_length import check_query_length
 from vsplade.encode.weighting import damped
 from vsplade.errors import InputError, MissingExtraError
@@ -38,6 +37,8 @@ Cut: TypeAlias = "tuple[Tensor, Grid]"
 Running: TypeAlias = "tuple[Tensor, Any]"
 Prepared: TypeAlias = "tuple[NDArray[np.uint8] | Tensor, Grid] | Tensor"
 
+LONGEST_TEXT = 8192
+"""Tokens of a text; the rest is cut off."""
 _PRECISIONS = ("float32", "bfloat16", "float16")
 _WHOLE_PAGE = Box(0.0, 0.0, 1.0, 1.0)
 _IN_FLIGHT = 2
@@ -67,6 +68,8 @@ class ModernVBertOptions:
 
     prompt: str = ""
     """Text beside the image in every page's prompt; the public scripts have "Describe the image."."""
+    bag: bool = False
+    """Queries are plain bags of words, every word weighing 1: also for a backbone without a query table."""
 
     def __post_init__(self) -> None:
         if "," in self.prompt or self.prompt != self.prompt.strip() or IMAGE in self.prompt:
@@ -83,23 +86,21 @@ class ModernVBertOptions:
 class ModernVBertEncoder:
     def __init__(self, options: ModernVBertOptions, *, download: bool = True) -> None:
         self.options = options
-        self._side, self._folder = _open(options.model, download)
+        self._side, self._folder = open_model(options.model, download, options.bag)
 
     @property
     def name(self) -> str:
         options = [f"top={self.options.top}"] if self.options.top else []
         options += [f"prompt={self.options.prompt}"] if self.options.prompt else []
+        options += ["bag=true"] if self.options.bag else []
         return self._side.name + (f":{','.join(options)}" if options else "")
 
     @property
     def fingerprint(self) -> str:
         top = f"-top{self.options.top}" if self.options.top else ""
         prompt = self.options.prompt.encode()
-        return (
-            self._side.fingerprint
-            + top
-            + (f"-prompt{hashlib.blake2b(prompt, digest_size=6).hexdigest()}" if prompt else "")
-        )
+        said = f"-prompt{hashlib.blake2b(prompt, digest_size=6).hexdigest()}" if prompt else ""
+        return self._side.fingerprint + top + ("-bag" if self.options.bag else "") + said
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -121,6 +122,16 @@ class ModernVBertEncoder:
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
         check_query_length(text)
         return self._side.encode(text)
+
+    def encode_text(self, text: str) -> SparseVector:
+        """A text through the network, as pages are: pooled over its positions, [CLS] and [SEP] included."""
+        import torch
+
+        model = self._model
+        ids = torch.tensor([self._processor.text_ids(text, LONGEST_TEXT)], device=self._device)
+        with torch.inference_mode():
+            weights = model(ids, None).weights
+        return self._sparse(weights.float().cpu().numpy()[0])
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         """Threads prepare pages while the network works on those before. On a GPU two batches are under way
@@ -336,18 +347,3 @@ class ModernVBertEncoder:
     @property
     def _padding(self) -> int:
         return int(self._model.config.text_config.pad_token_id or 0)
-
-
-def _open(model: str, download: bool) -> tuple[QuerySide, Path | None]:
-    """The query side, and the model's folder unless there is the query side alone."""
-    known = Path(model).expanduser()
-    if known.is_dir() and has_side(known) and not (known / "config.json").is_file():
-        return open_side(known.resolve()), None
-    name = str(known.resolve()) if known.is_dir() else model
-    try:
-        folder = find_model(model, download=download)
-    except (InputError, MissingExtraError):
-        if has_side(cache_folder(name)):  # the model is gone or out of reach; searching needs the side only
-            return open_side(cache_folder(name)), None
-        raise
-    return cached(folder, name), folder

@@ -15,12 +15,14 @@ from vsplade.encode.modernvbert.text_tower import TextTower
 from vsplade.encode.modernvbert.tower import Tower
 from vsplade.errors import InputError
 
-ACTIVATIONS = ("softplus", "relu", "one")
-"""Of the query table: ``softplus`` is the paper's, ``relu`` its collapsing ablation, ``one`` a plain bag of
-words.
+ACTIVATIONS = ("softplus", "log1p_relu", "relu", "one")
+"""Of the query table: ``softplus`` is the paper's, ``log1p_relu`` its collapsing ablation in the public code,
+``one`` a plain bag of words.
 """
 SPECIAL_TOKENS = (50280, 50281, 50282, 50283, 50284)
 """[UNK] [CLS] [SEP] [PAD] [MASK]: never a term."""
+_WEIGHS_ONE = {"softplus": math.log(math.e - 1), "log1p_relu": math.e - 1}
+"""What each activation makes a weight of 1 of."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,12 @@ class MlmHead(nn.Module):
 class QueryTable(nn.Module):
     """Li-LSR: a weight for every term from its frozen embedding, ``softplus(e . u + b)``.
 
-    It starts at weight 1 for every term: training begins from a plain bag of words.
+    The projection starts so that every term weighs 1, as in a plain bag of words, or at ``random``.
     """
 
-    def __init__(self, vocabulary: int, width: int, activation: str = "softplus") -> None:
+    def __init__(
+        self, vocabulary: int, width: int, activation: str = "softplus", start: str = "ones"
+    ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
             raise InputError(
@@ -70,15 +74,21 @@ class QueryTable(nn.Module):
         self.embeddings.weight.requires_grad_(False)
         self.projection = nn.Linear(width, 1)
         with torch.no_grad():
-            self.projection.weight.zero_()
-            self.projection.bias.fill_(math.log(math.e - 1) if activation == "softplus" else 1.0)
+            if start == "random":  # as torch starts a linear layer
+                self.projection.weight.uniform_(-(width**-0.5), width**-0.5)
+                self.projection.bias.uniform_(-(width**-0.5), width**-0.5)
+            else:
+                self.projection.weight.zero_()
+                self.projection.bias.fill_(_WEIGHS_ONE.get(activation, 1.0))
 
     def forward(self) -> Tensor:
         """(vocabulary,): every term's weight."""
         if self.activation == "one":
             return self.embeddings.weight.new_ones(self.embeddings.num_embeddings)
         raw = self.projection(self.embeddings.weight).squeeze(1)
-        return functional.softplus(raw) if self.activation == "softplus" else torch.relu(raw)
+        if self.activation == "softplus":
+            return functional.softplus(raw)
+        return torch.log1p(torch.relu(raw)) if self.activation == "log1p_relu" else torch.relu(raw)
 
 
 class FixedTable(nn.Module):
@@ -105,6 +115,7 @@ class SpladeModel(nn.Module):
         norm_bias: bool = False,
         fixed_table: bool = False,
         scale: float | None = None,
+        query_start: str = "ones",
     ) -> None:
         super().__init__()
         from transformers import ModernVBertModel
@@ -116,8 +127,10 @@ class SpladeModel(nn.Module):
         self.body = ModernVBertModel(config)
         self.head = MlmHead(config.text_config, vocabulary, dense_bias, norm_bias)
         self.query: QueryTable | FixedTable = (
-            FixedTable(vocabulary) if fixed_table else QueryTable(vocabulary, width, activation)
+            FixedTable(vocabulary) if fixed_table else QueryTable(vocabulary, width, activation, query_start)
         )
+        self.repeats = "counted"
+        """A repeated word of a query adds up (``counted``, as in the release) or not (``once``)."""
         allowed = torch.ones(vocabulary)
         for token in special_tokens(config):
             if token < vocabulary:
@@ -196,14 +209,17 @@ class SpladeModel(nn.Module):
 
     def bag_of_words(self, ids: Tensor, mask: Tensor) -> Tensor:
         """(texts, vocabulary): 1 where the text has the term."""
+        return (self._counts(ids, mask) > 0).float() * self.allowed
+
+    def _counts(self, ids: Tensor, mask: Tensor) -> Tensor:
         inside = (ids < self.vocabulary) & mask.bool()
         bags = torch.zeros(len(ids), self.vocabulary, device=ids.device)
-        bags.scatter_add_(1, torch.where(inside, ids, 0), inside.float())
-        return (bags > 0).float() * self.allowed
+        return bags.scatter_add_(1, torch.where(inside, ids, 0), inside.float())
 
     def encode_queries(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """The paper's query vectors: the bag of words times the table."""
-        return self.bag_of_words(ids, mask) * self.query_table()
+        """Query vectors: the bag of words times the table; ``repeats`` says whether words are counted."""
+        bags = self._counts(ids, mask) if self.repeats == "counted" else self.bag_of_words(ids, mask)
+        return bags * self.query_table()
 
 
 def special_tokens(config: Any) -> tuple[int, ...]:

@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from vsplade.encode.modernvbert.model import SpladeModel
+from vsplade.encode.modernvbert.query import query_repeats
 from vsplade.errors import InputError
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
-ADDITIONAL_TOKENS = 40
-"""Image tokens at the end of the embedding table, where the configuration does not say how many."""
 ROPE_THETA = 160_000.0
 """Of the text model that ModernVBERT was made from, in its global and in its local layers."""
 TEXT_FILES = (
@@ -47,6 +46,7 @@ def build(
     tensors: Mapping[str, Tensor],
     activation: str,
     scale: float | None = None,
+    query_start: str = "ones",
 ) -> SpladeModel:
     """An empty model of the right structure; parts that a configuration leaves open follow the tensors
     there are.
@@ -66,6 +66,7 @@ def build(
             norm_bias="head.norm.bias" in tensors,
             fixed_table="query.weight" in tensors,
             scale=scale,
+            query_start=query_start,
         )
 
 
@@ -119,12 +120,9 @@ def rope_parameters(text: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def additional_tokens(config: Mapping[str, Any]) -> int:
-    """Rows at the end of one whole embedding table that are image tokens, not terms."""
-    found = config.get("additional_vocab_size") or ADDITIONAL_TOKENS
-    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-        raise InputError(f"config.json: additional_vocab_size is a number of tokens, not {found!r}.")
-    return found
+def with_repeats(config: Mapping[str, Any], repeats: str) -> dict[str, Any]:
+    """The release's own counting needs no word in the configuration."""
+    return dict(config) if query_repeats(config) == repeats else {**config, "query_repeats": repeats}
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -30,6 +30,8 @@ from vsplade.types import SparseVector
 TABLE, FACTS = "query.npy", "vsplade-query.json"
 _SPECIAL = (50280, 50281, 50282, 50283, 50284)
 _FORMAT = 1
+ADDITIONAL_TOKENS = 40
+"""Image tokens at the end of the embedding table, where the configuration does not say how many."""
 _QUERY, _DECODER = "query_encoder.", "encoder.mlm_head.decoder.weight"
 
 
@@ -42,6 +44,8 @@ class QuerySide:
     fingerprint: str
     longest_edge: int
     table: NDArray[np.float32]
+    repeats: str = "counted"
+    """A repeated word of a query adds up (``counted``, the release) or weighs ``once`` (the paper)."""
 
     def __len__(self) -> int:
         return len(self.table)
@@ -56,15 +60,17 @@ class QuerySide:
         return text.strip() or text if text[:1].isspace() else "##" + text
 
     def encode(self, text: str) -> SparseVector:
-        """Every token's weight, as often as it stands in the query; no special tokens."""
-        counts = Counter(self.tokenizer.encode(text, add_special_tokens=False).ids)
+        """Every token's weight, once or as often as it stands in the query; no special tokens."""
+        counts = Counter(self.terms(text))
+        once = self.repeats == "once"
         return SparseVector.from_dict(
-            {
-                term: count * float(self.table[term])
-                for term, count in counts.items()
-                if term < len(self.table)
-            }
+            {term: (1 if once else count) * float(self.table[term]) for term, count in counts.items()}
         )
+
+    def terms(self, text: str) -> list[int]:
+        """The vocabulary's terms in a text, in order; special tokens are none."""
+        ids = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return [term for term in ids if term < len(self.table)]
 
 
 def open_side(folder: Path) -> QuerySide:
@@ -78,8 +84,9 @@ def open_side(folder: Path) -> QuerySide:
         if table.dtype != np.float32 or table.ndim != 1 or not np.isfinite(table).all() or (table < 0).any():
             raise InputError(f"{folder / TABLE} is not a table of query weights. Export it again.")
         return QuerySide(
-            folder, str(facts["name"]), str(facts["fingerprint"]), int(facts["longest_edge"]), table
-        )
+            folder, str(facts["name"]), str(facts["fingerprint"]), int(facts["longest_edge"]), table,
+            query_repeats(facts),
+        )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{folder} holds no sound query side ({error}). Export it again from the model."
@@ -90,11 +97,11 @@ def has_side(folder: Path) -> bool:
     return (folder / FACTS).is_file() and (folder / TABLE).is_file()
 
 
-def export(model: Path, target: Path, name: str) -> QuerySide:
+def export(model: Path, target: Path, name: str, bag: bool = False) -> QuerySide:
     """Write the query side of the model in a folder; ``name`` is the encoder's name that an index will
-    remember.
+    remember. With ``bag`` every word weighs 1, whatever table the model has.
     """
-    table = query_weights(model)
+    table = bag_weights(model) if bag else query_weights(model)
     target.mkdir(parents=True, exist_ok=True)
     np.save(target / (TABLE + ".partial.npy"), table)
     os.replace(target / (TABLE + ".partial.npy"), target / TABLE)
@@ -108,6 +115,7 @@ def export(model: Path, target: Path, name: str) -> QuerySide:
         "fingerprint": fingerprint(model),
         "longest_edge": Settings.read(texts).longest_edge,
         "source": _stamp(model),
+        "query_repeats": _repeats_of(model),
     }
     partial = target / (FACTS + ".partial")
     partial.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
@@ -115,24 +123,25 @@ def export(model: Path, target: Path, name: str) -> QuerySide:
     return open_side(target)
 
 
-def cached(model: Path, name: str) -> QuerySide:
+def cached(model: Path, name: str, bag: bool = False) -> QuerySide:
     """From the cache, made anew when the model's files changed."""
-    target = cache_folder(name)
+    target = cache_folder(name, bag)
     if has_side(target):
         stamp = json.loads((target / FACTS).read_text("utf-8")).get("source")
         if stamp == _stamp(model):
             return open_side(target)
-    return export(model, target, name)
+    return export(model, target, name, bag)
 
 
-def cache_folder(name: str) -> Path:
+def cache_folder(name: str, bag: bool = False) -> Path:
     """``$VSPLADE_CACHE``, or the user's cache folder, with a folder of its own for every model."""
     root = os.environ.get("VSPLADE_CACHE")
     base = (
         Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vsplade"
     )
     readable = "".join(char if char.isalnum() or char in "-_." else "-" for char in Path(name).name)[-60:]
-    return base / "query" / f"{readable}-{hashlib.blake2b(name.encode(), digest_size=6).hexdigest()}"
+    number = hashlib.blake2b(name.encode(), digest_size=6).hexdigest()
+    return base / "query" / f"{readable}-{number}{'-bag' if bag else ''}"
 
 
 def query_weights(model: Path) -> NDArray[np.float32]:
@@ -145,9 +154,38 @@ def query_weights(model: Path) -> NDArray[np.float32]:
         table = TensorFile(static[0]).read("weight")
     else:
         raise InputError(f"{model} has no model.safetensors, so there are no query weights to take from it.")
+    return _barred(np.maximum(table, 0).astype(np.float32), config)
+
+
+def bag_weights(model: Path) -> NDArray[np.float32]:
+    """A table of ones for a model with or without a table of its own: a plain backbone, too."""
+    config = _config(adapters.files_folder(model) / "config.json")
+    shapes = {
+        adapters.plain_name(name): found.shape
+        for path in adapters.weight_files(model)
+        for name, found in TensorFile(path).tensors.items()
+    }
+    if _DECODER in shapes:
+        rows = shapes[_DECODER][0]
+    elif "lm_head.weight" in shapes:
+        rows = shapes["lm_head.weight"][0] - additional_tokens(config)
+    else:
+        raise InputError(f"{model} has no masked-language-model head: it gives no weights of words.")
+    return _barred(np.ones(max(rows, 0), np.float32), config)
+
+
+def _barred(table: NDArray[np.float32], config: Mapping[str, Any]) -> NDArray[np.float32]:
     special = config.get("unscored_token_ids", _SPECIAL)
     table[[token for token in special if token < len(table)]] = 0
-    return np.maximum(table, 0).astype(np.float32)
+    return table
+
+
+def additional_tokens(config: Mapping[str, Any]) -> int:
+    """Rows at the end of one whole embedding table that are image tokens, not terms."""
+    found = config.get("additional_vocab_size") or ADDITIONAL_TOKENS
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise InputError(f"config.json: additional_vocab_size is a number of tokens, not {found!r}.")
+    return found
 
 
 def _config(path: Path) -> dict[str, Any]:
@@ -192,7 +230,24 @@ def _from_release(model: Path, config: Mapping[str, Any]) -> NDArray[np.float32]
     activation = config.get("query_activation", "softplus")
     if activation == "one":
         return np.ones(len(raw), np.float32)
-    return (np.logaddexp(0, raw) if activation == "softplus" else np.maximum(raw, 0)).astype(np.float32)
+    made = np.logaddexp(0, raw) if activation == "softplus" else np.maximum(raw, 0)
+    return (np.log1p(made) if activation == "log1p_relu" else made).astype(np.float32)
+
+
+def query_repeats(config: Mapping[str, Any]) -> str:
+    """What a configuration says of words that a query repeats; nothing is the release, which counts them."""
+    found = config.get("query_repeats", "counted")
+    if found not in ("counted", "once"):
+        raise InputError(
+            f"query_repeats is 'counted' or 'once', not {found!r}. Mend the model's config.json."
+        )
+    return str(found)
+
+
+def _repeats_of(model: Path) -> str:
+    root = adapters.files_folder(model) / "config.json"
+    document = sorted(model.glob("document_*/config.json"))
+    return query_repeats(_config(root if root.is_file() or not document else document[0]))
 
 
 def fingerprint(model: Path) -> str:

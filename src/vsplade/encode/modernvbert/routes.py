@@ -22,15 +22,16 @@ from vsplade.encode.modernvbert import layouts
 from vsplade.encode.modernvbert.model import SpladeModel, special_tokens
 from vsplade.encode.modernvbert.model_files import (
     Checkpoint,
-    additional_tokens,
     build,
     copy_text_files,
     read_json,
     read_tensors,
     rope_parameters,
+    with_repeats,
     write_json,
 )
 from vsplade.encode.modernvbert.processor import read_prompt
+from vsplade.encode.modernvbert.query import additional_tokens, query_repeats
 from vsplade.errors import InputError
 
 DOCUMENT, POOLING, QUERY = (
@@ -71,11 +72,12 @@ class CountedStaticEmbedding(SparseStaticEmbedding):
 '''
 
 
-def save(source: Checkpoint, folder: Path, *, prompt: str = "", count_repeats: bool = True) -> None:
+def save(source: Checkpoint, folder: Path, *, prompt: str = "", count_repeats: bool | None = None) -> None:
     """Write the routes; ``checkpoint.save`` into the same folder adds the release's own file.
 
-    ``prompt`` is the text in every page's prompt. ``count_repeats`` needs a few lines of code in the folder,
-    so that library wants ``trust_remote_code=True``; its own static embedding counts a repeated word once.
+    ``prompt`` is the text in every page's prompt. ``count_repeats`` (default: as the model has it) needs a
+    few lines of code in the folder, so that library wants ``trust_remote_code=True``; its own static
+    embedding counts a repeated word once.
     """
     from safetensors.torch import save_file
 
@@ -103,7 +105,7 @@ def save(source: Checkpoint, folder: Path, *, prompt: str = "", count_repeats: b
         if source.source is not None and (source.source / name).is_file():
             (folder / QUERY / name).write_bytes((source.source / name).read_bytes())
     copy_text_files(source.source, folder)
-    _write_router(folder, count_repeats)
+    _write_router(folder, model.repeats == "counted" if count_repeats is None else count_repeats)
 
 
 def load(folder: Path, dtype: torch.dtype) -> Checkpoint:
@@ -128,6 +130,7 @@ def load(folder: Path, dtype: torch.dtype) -> Checkpoint:
     model = build(released, vocabulary, rows, renamed.tensors, activation="softplus", scale=1.0)
     layouts.check(model.state_dict(), renamed.tensors, path)
     model.load_state_dict(renamed.tensors)
+    model.repeats = query_repeats(config)
     kinds = {name: tensor.dtype for name, tensor in renamed.tensors.items()}
     return Checkpoint(model.to(dtype).eval(), config, kinds, renamed.unused, document)
 
@@ -163,7 +166,7 @@ def _norm_biases(model: SpladeModel) -> bool:
 
 
 def _native_json(model: SpladeModel, config: Mapping[str, Any], rows: int) -> dict[str, Any]:
-    native: dict[str, Any] = json.loads(json.dumps(dict(config)))
+    native: dict[str, Any] = json.loads(json.dumps(with_repeats(config, model.repeats)))
     native["model_type"] = "modernvbert"
     native["architectures"] = ["ModernVBertForMaskedLM"]
     native["tie_word_embeddings"] = False

@@ -1,14 +1,14 @@
 // The search box, the results, and what is in the address bar.
 
 import { call, onKeyNeeded, pageUrl, post } from "./api.js";
-import { $, count, drawMarks, make, snippetNodes, whyTable } from "./dom.js";
+import { $, count, drawMarks, make, snippetNodes, whyNodes, wordList } from "./dom.js";
 import { openLibrary, startLibrary } from "./library.js";
 import { closeViewer, openViewer, startViewer } from "./viewer.js";
 
 const FIRST = 10;
 const MORE = 20;
 const PAUSE = 60; // milliseconds after a key, so that fast typing asks once
-const state = { status: null, q: "", k: FIRST, filters: [], fuse: false, hits: [], number: 0 };
+const state = { status: null, q: "", k: FIRST, filters: [], fuse: false, wordsOnly: false, hits: [], number: 0 };
 let running = null;
 let timer = 0;
 
@@ -19,6 +19,7 @@ function readAddress() {
   state.q = given.get("q") ?? "";
   state.filters = given.getAll("filter");
   state.fuse = given.get("fuse") === "true";
+  state.wordsOnly = given.get("words_only") === "true";
   return given.get("page");
 }
 
@@ -26,11 +27,16 @@ function writeAddress({ page = null, push = false } = {}) {
   const given = new URLSearchParams();
   if (state.q) given.set("q", state.q);
   for (const filter of state.filters) given.append("filter", filter);
-  if (state.fuse) given.set("fuse", "true");
+  for (const [name, value] of Object.entries(switches())) given.set(name, value);
   if (page) given.set("page", page);
   const text = given.toString();
   history[push ? "pushState" : "replaceState"](null, "", text ? `/?${text}` : "/");
   document.title = state.q ? `${state.q} – vsplade` : "vsplade";
+}
+
+// Those that are on, as the API takes them.
+function switches() {
+  return { ...(state.fuse && { fuse: "true" }), ...(state.wordsOnly && { words_only: "true" }) };
 }
 
 // -- searching ------------------------------------------------------------------------------------------
@@ -44,7 +50,7 @@ async function search({ keep = false } = {}) {
   if (!state.q.trim()) return showStart();
   const given = new URLSearchParams({ q: state.q, k: state.k, explain: "true" });
   for (const filter of state.filters) given.append("filter", filter);
-  if (state.fuse) given.set("fuse", "true");
+  for (const [name, value] of Object.entries(switches())) given.set(name, value);
   $("results").classList.add("stale");
   const started = performance.now();
   try {
@@ -55,7 +61,7 @@ async function search({ keep = false } = {}) {
   } catch (error) {
     if (error.name === "AbortError" || mine !== running) return;
     showError(error.message);
-    $("summary").textContent = "";
+    showSummary(null);
   } finally {
     if (mine === running) $("results").classList.remove("stale");
   }
@@ -70,7 +76,7 @@ function showStart() {
   state.hits = [];
   $("results").replaceChildren();
   $("more").hidden = true;
-  $("summary").textContent = "";
+  showSummary(null);
   const empty = state.status !== null && state.status.pages === 0;
   $("empty").hidden = !empty;
   $("start").hidden = empty || state.status === null;
@@ -86,19 +92,26 @@ function showHits(found, milliseconds, keep) {
   if (keep) list.append(...fresh);
   else list.replaceChildren(...fresh);
   $("more").hidden = hits.length < state.k || state.k >= (state.status?.limits.k ?? 1000);
-  const time = `${milliseconds < 10 ? milliseconds.toFixed(1) : Math.round(milliseconds)} ms`;
-  $("summary").textContent = hits.length
-    ? `${$("more").hidden ? count(hits.length, "page") : `The best ${hits.length} pages`} for “${found.query}” in ${time}`
-    : "";
-  if (!hits.length) showNothing();
+  showSummary(found, milliseconds);
   state.number += 1;
   for (const card of fresh) watch(card, state.number);
 }
 
-function showNothing() {
-  const filtered = state.filters.length > 0;
-  $("summary").textContent = `No page matches “${state.q}”${filtered ? " with these filters" : ""}. `
-    + (filtered ? "Take a filter away, or use other words." : "Use fewer or other words; only words that stand on the pages are found.");
+// What the search says beside its pages: which words were found, what was not understood, why nothing came.
+function showSummary(found, milliseconds = 0) {
+  const lines = [];
+  $("notes").replaceChildren(...(found?.notes ?? []).map((note) => make("li", {}, note)));
+  $("notes").hidden = !found?.notes.length;
+  if (found?.hits.length) {
+    const time = `${milliseconds < 10 ? milliseconds.toFixed(1) : Math.round(milliseconds)} ms`;
+    const pages = $("more").hidden ? count(found.hits.length, "page") : `The best ${found.hits.length} pages`;
+    lines.push(make("span", {}, `${pages} for “${found.query}” in ${time}`));
+  }
+  if (found?.message) lines.push(make("strong", { class: "message" }, found.message));
+  if (found && !found.hits.length && state.filters.length) lines.push(make("span", {}, "Take a filter away, or use other words."));
+  const missing = found?.words.some((word) => word.status !== "found");
+  if (missing) lines.push(wordList(found.words, "In the whole index: "));
+  $("summary").replaceChildren(...lines);
 }
 
 // -- one result -----------------------------------------------------------------------------------------
@@ -133,6 +146,7 @@ function hitCard(hit, place, best) {
         make("span", { class: "score", title: "Score" }, make("span", { class: "meter", "aria-hidden": "true" }, meter),
           make("span", { class: "hidden" }, "Score "), hit.score.toFixed(2)),
         ...tags.map(([key, value]) => make("span", { class: "tag" }, `${key}: ${value}`)), toggle),
+      wordList(hit.words ?? [], "On this page: "),
       make("p", { class: "snippet waiting" }, "…"),
       make("div", { class: "strip", "aria-hidden": "true", hidden: true, onclick: () => openHit(hit) }), panel));
   return card;
@@ -142,7 +156,7 @@ function showWhy(toggle, panel, hit) {
   const open = panel.hidden;
   panel.hidden = !open;
   toggle.setAttribute("aria-expanded", String(open));
-  if (open && !panel.children.length) panel.append(whyTable(hit.matches ?? []));
+  if (open && !panel.children.length) panel.append(...whyNodes(hit.matches ?? []));
 }
 
 // Marks and snippets need the page's file: they are asked for when a result comes into view.
@@ -163,7 +177,7 @@ async function fill(card) {
   const snippet = card.querySelector(".snippet");
   const query = state.q;
   try {
-    const places = await call(pageUrl(card.dataset.id, "places", { q: query, fuse: state.fuse }));
+    const places = await call(pageUrl(card.dataset.id, "places", { q: query, ...switches() }));
     if (!card.isConnected) return;
     drawMarks(card.querySelector(".marks"), places.marks);
     snippet.replaceChildren(...snippetNodes(places.snippet));
@@ -198,7 +212,7 @@ function showStrip(card, { best, marks }) {
 
 function openHit(hit) {
   writeAddress({ page: hit.id, push: true });
-  openViewer(hit, state);
+  openViewer(hit, state, switches());
 }
 
 // -- filters --------------------------------------------------------------------------------------------
@@ -209,8 +223,14 @@ async function loadFacets() {
   const shown = facets.filter((facet) => facet.values.length);
   $("facets").replaceChildren(...shown.map(facetMenu));
   $("fuse-box").hidden = !state.status.fusable;
+  $("words-only-box").hidden = !state.status.by_meaning;
+  showSwitches();
+  $("controls").hidden = !shown.length && !state.status.fusable && !state.status.by_meaning;
+}
+
+function showSwitches() {
   $("fuse").checked = state.fuse;
-  $("controls").hidden = !shown.length && !state.status.fusable;
+  $("words-only").checked = state.wordsOnly;
 }
 
 function chosen(key) {
@@ -313,15 +333,16 @@ async function loadStatus() {
   return state.status;
 }
 
-async function showAddress() {
+async function showAddress({ typed = "" } = {}) {
   const page = readAddress();
-  $("q").value = state.q;
-  $("fuse").checked = state.fuse;
+  if (typed) state.q = typed;
+  else $("q").value = state.q;
+  showSwitches();
   await search();
   const hit = page && state.hits.find((one) => one.id === page);
   if (hit) {
     writeAddress({ page });
-    openViewer(hit, state);
+    openViewer(hit, state, switches());
   } else closeViewer();
 }
 
@@ -345,10 +366,12 @@ async function start() {
     state.q = $("q").value;
     search();
   });
-  $("fuse").addEventListener("change", () => {
-    state.fuse = $("fuse").checked;
-    search();
-  });
+  for (const [id, name] of [["fuse", "fuse"], ["words-only", "wordsOnly"]]) {
+    $(id).addEventListener("change", () => {
+      state[name] = $(id).checked;
+      search();
+    });
+  }
   $("more").addEventListener("click", () => {
     state.k += MORE;
     search({ keep: true });
@@ -364,14 +387,15 @@ async function start() {
   document.addEventListener("click", (event) => {
     for (const menu of document.querySelectorAll("#facets details[open]")) if (!menu.contains(event.target)) menu.open = false;
   });
-  window.addEventListener("popstate", showAddress);
+  window.addEventListener("popstate", () => showAddress());
   try {
     readAddress();
     await loadStatus();
   } catch (error) {
     showError(error.message);
   }
-  await showAddress();
+  // What was typed while this script was still on its way counts, and not what the address says.
+  await showAddress({ typed: $("q").value });
   if (!state.q) $("q").focus();
 }
 

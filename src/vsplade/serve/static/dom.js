@@ -60,11 +60,29 @@ export function whyTable(matches) {
   const rows = matches.map((match) => {
     const bar = make("b");
     bar.style.width = `${(100 * match.product) / best}%`;
-    return make("tr", {}, make("td", {}, match.token), make("td", {}, match.query_weight.toFixed(2)),
+    const name = match.term < 0 ? "what the page is about" : `${match.token}${match.in_part ? " (part of a word)" : ""}`;
+    return make("tr", {}, make("td", {}, name), make("td", {}, match.query_weight.toFixed(2)),
       make("td", {}, match.page_weight.toFixed(3)), make("td", {}, match.product.toFixed(2)),
       make("td", { "aria-hidden": "true" }, make("div", { class: "meter" }, bar)));
   });
   const head = ["Word", "In the query", "On the page", "Adds"].map((name) => make("th", { scope: "col" }, name));
   return make("table", { class: "why" }, make("thead", {}, make("tr", {}, ...head, make("td", { "aria-hidden": "true" }))),
     make("tbody", {}, ...rows));
+}
+
+const STATUS = { found: "found", "in part": "only parts of it", "not found": "not found" };
+
+// Each word of the query with what became of it; not by colour alone.
+export function wordList(words, title) {
+  if (!words.length) return null;
+  const items = words.map(({ word, status }) => make("li", { class: status.replace(" ", "-"), title: STATUS[status] },
+    word, status === "found" ? "" : " ", status === "found" ? null : make("small", {}, STATUS[status])));
+  return make("ul", { class: "words", "aria-label": title.replace(": ", "") }, ...items);
+}
+
+// The table, and the words that are meant but do not stand on the page.
+export function whyNodes(matches) {
+  const meant = matches.flatMap((match) => Object.entries(match.meant_by ?? {}));
+  const lines = meant.map(([word, by]) => make("li", {}, make("b", {}, word), `, meant by: ${by.join(", ")}`));
+  return [whyTable(matches), ...(lines.length ? [make("ul", { class: "meant", "aria-label": "Words that are meant, but do not stand here" }, ...lines)] : [])];
 }

@@ -1,15 +1,15 @@
 // A page large: steps through its document, jumps to the next hit, shows marks and why.
 
 import { call, pageUrl } from "./api.js";
-import { $, drawMarks, snippetNodes, whyTable } from "./dom.js";
+import { $, drawMarks, snippetNodes, whyNodes } from "./dom.js";
 
 let now = null; // {hit, pages, place, hits, q}
 let asked = 0;
 let leave = () => {};
 
-export function openViewer(hit, state) {
+export function openViewer(hit, state, switches) {
   const pages = [{ id: hit.id, page_num: hit.page_num }];
-  now = { q: state.q, fuse: state.fuse, name: hit.name, doc_id: hit.doc_id, pages, place: 0, hits: null, known: new Map(state.hits.map((one) => [one.id, one])) };
+  now = { q: state.q, switches, name: hit.name, doc_id: hit.doc_id, pages, place: 0, hits: null };
   if (!$("viewer").open) $("viewer").showModal();
   $("view-frame").focus();
   show();
@@ -27,11 +27,10 @@ async function loadDocument(mine) {
     const id = mine.pages[mine.place].id;
     mine.pages = document.page_ids;
     mine.place = Math.max(0, mine.pages.findIndex((page) => page.id === id));
-    const given = new URLSearchParams({ q: mine.q, k: String(Math.min(1000, mine.pages.length)), explain: "true", filter: `doc_id=${mine.doc_id}` });
+    const given = new URLSearchParams({ q: mine.q, k: String(Math.min(1000, mine.pages.length)), filter: `doc_id=${mine.doc_id}`, ...mine.switches });
     const found = await call(`/v1/search?${given}`);
     if (mine !== now) return;
     mine.hits = new Set(found.hits.map((hit) => hit.id));
-    for (const hit of found.hits) if (!mine.known.has(hit.id)) mine.known.set(hit.id, hit);
   } catch (error) {
     if (mine === now) mine.hits = new Set();
   }
@@ -58,8 +57,8 @@ async function show() {
   showTools();
   try {
     const [places, why] = await Promise.all([
-      call(pageUrl(page.id, "places", { q: mine.q, fuse: mine.fuse })),
-      call(`/v1/explain?${new URLSearchParams({ q: mine.q, id: page.id })}`),
+      call(pageUrl(page.id, "places", { q: mine.q, ...mine.switches })),
+      call(`/v1/explain?${new URLSearchParams({ q: mine.q, id: page.id, ...mine.switches })}`),
     ]);
     if (number !== asked) return;
     drawMarks($("view-boxes"), places.marks);
@@ -73,7 +72,7 @@ async function show() {
 function showWhy(why) {
   const target = $("view-why");
   if (!why.matches.length) target.textContent = "No word of the search stands on this page.";
-  else target.replaceChildren(whyTable(why.matches));
+  else target.replaceChildren(...whyNodes(why.matches));
 }
 
 function showTools() {

@@ -1,0 +1,194 @@
+"""Every experiment with a perfect and with a random vector, in the reader's vocabulary and in a cased one of
+the paper's kind: the answers are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+pytest.importorskip("tokenizers")
+
+from research.experiments import flops, grounding, growth, lexicon, scale
+from research.experiments.behaviour import behaviour, query_subsets
+from research.experiments.typeset_pages import write_pages
+from vsplade.encode.modernvbert.query import QuerySide
+from vsplade.encode.tokenizer import Tokenizer
+from vsplade.errors import InputError
+from vsplade.evaluate import PageVectors, evaluate_dataset, load_dataset
+from vsplade.evaluate.dataset import Dataset
+from vsplade.types import Page, SparseVector, TermStatistics
+
+WORDS = (
+    "anchor", "basket", "candle", "dragon", "engine", "forest", "garden", "harbour", "island", "jacket",
+    "kettle", "ladder",
+)  # fmt: skip
+
+
+class Known:
+    """Reads texts perfectly: every term weighs 1."""
+
+    fingerprint, longest_edge = "known-1", 8
+
+    def __init__(self, name: str, vocabulary: Tokenizer | QuerySide, pages: dict[str, str]) -> None:
+        self.name, self.vocabulary, self.pages = name, vocabulary, pages
+
+    def encode_text(self, text: str) -> SparseVector:
+        return SparseVector.from_dict(dict.fromkeys(lexicon.text_terms(self)(text), 1.0))
+
+    def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
+        return self.encode_text(text)
+
+    def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
+        for page in pages:
+            yield self.encode_text(self.pages[page.id])
+
+    def perfect(self) -> PageVectors:
+        return lexicon.encode_texts(self, self.pages)
+
+    def random(self) -> PageVectors:
+        rng = np.random.default_rng(0)
+        terms = (np.sort(rng.choice(len(self.vocabulary), 100, replace=False)) for _ in self.pages)
+        return PageVectors.collect(
+            (page, SparseVector(found.astype(np.uint32), rng.random(100, np.float32) + 0.5))
+            for page, found in zip(self.pages, terms, strict=True)
+        )
+
+
+def reader_like(_: Path) -> Known:
+    return Known("uncased", Tokenizer.load(), {f"p{n}": f"the {word}" for n, word in enumerate(WORDS)})
+
+
+def paper_like(folder: Path) -> Known:
+    """Single letters are its words: capitals are other terms than small letters."""
+    from tests.encode.modernvbert import tiny
+
+    tiny.write_tokenizer(folder)
+    side = QuerySide(folder, "cased", "known-1", 8, np.ones(tiny.TERMS, np.float32))
+    letters = "BCDFGHJKLMNP"
+    return Known("cased", side, {f"p{n}": f"a{letter}" for n, letter in enumerate(letters)})
+
+
+@pytest.fixture(params=[reader_like, paper_like], ids=["uncased", "cased"])
+def known(request: pytest.FixtureRequest, tmp_path: Path) -> Known:
+    make: Callable[[Path], Known] = request.param
+    return make(tmp_path)
+
+
+@pytest.fixture
+def dataset(known: Known, tmp_path: Path) -> Dataset:
+    """Each page is asked for by its own text."""
+    folder = tmp_path / "set"
+    (folder / "images").mkdir(parents=True)
+    for page in known.pages:
+        Image.new("L", (8, 8), 255).save(folder / "images" / f"{page}.png")
+    queries = [f'{{"_id": "q{page}", "text": "{text}"}}' for page, text in known.pages.items()]
+    (folder / "queries.jsonl").write_text("\n".join(queries) + "\n")
+    qrels = ["query-id\tcorpus-id\tscore", *(f"q{page}\t{page}\t1" for page in known.pages)]
+    (folder / "qrels.tsv").write_text("\n".join(qrels) + "\n")
+    return load_dataset(folder)
+
+
+def test_grounding(known: Known) -> None:
+    terms = sorted(set(lexicon.text_terms(known)(" ".join(WORDS) + " 0123456789 ABCDEFGHIJKLMNOPQRSTUVWXYZ")))
+    half = {"p": "".join(f"{word} " for word in WORDS)}
+    inside = set(lexicon.text_terms(known)(half["p"]))
+    both = SparseVector.from_dict(dict.fromkeys(terms, 1.0))
+    table = grounding.grounding(
+        known, half,
+        {"perfect": lexicon.encode_texts(known, half), "more": PageVectors.collect([("p", both)]),
+         "random": PageVectors.collect([("p", next(iter(known.random())))])},
+    )  # fmt: skip
+    for top in grounding.TOPS:
+        assert table["perfect"][f"top-{top}"] == pytest.approx(min(len(inside), top) / top, abs=1e-4)
+        heaviest = terms[:top]  # equal weights: the smaller term first
+        assert table["more"][f"top-{top}"] == pytest.approx(len(inside & set(heaviest)) / top, abs=1e-4)
+    chance = len(inside) / len(known.vocabulary)
+    assert table["random"]["top-100"] == pytest.approx(chance, abs=0.1)
+    with pytest.raises(InputError, match="cannot be looked up"):
+        grounding.grounding(Odd(), half, {})
+
+
+class Odd(Known):
+    """An encoder whose vocabulary nobody knows, and which reads no texts."""
+
+    encode_text = None  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self.name = "odd"
+        self.vocabulary = ("a", "b")  # type: ignore[assignment]
+
+
+def test_what_cannot_be_done_is_refused() -> None:
+    with pytest.raises(InputError, match="'odd' reads pictures and not texts"):
+        lexicon.encode_text(Odd(), "words")
+    with pytest.raises(InputError, match="cannot be looked up in the vocabulary of the encoder 'odd'"):
+        lexicon.stop_terms(Odd())
+
+
+def test_stop_words(known: Known) -> None:
+    stop = lexicon.stop_terms(known)
+    if known.name == "uncased":
+        assert len(stop) == 33
+    else:  # of this small vocabulary "a" is one term, in both cases, and " to", the beginning of " total"
+        terms = lexicon.text_terms(known)
+        assert stop == {terms("a")[0], terms("A")[0], terms(" to")[0]}
+
+
+def test_behaviour(known: Known, dataset: Dataset) -> None:
+    found = behaviour(dataset, known, known.perfect())
+    assert found["ndcg@5"] == 1.0
+    assert found["stop words a page"] == 1.0
+    assert found["stop words' share of matched terms"] == 0.5
+    assert found["active terms a page"] == 2.0
+    assert found["margin of the first over the second"] == 1.0
+    chance = behaviour(dataset, known, known.random())
+    assert float(str(chance["ndcg@5"])) < 0.5
+
+
+def test_union(known: Known, dataset: Dataset) -> None:
+    perfect, chance = known.perfect(), known.random()
+    found = grounding.union_analysis(dataset, known, perfect, perfect)
+    assert (found["hit@1, image"], found["hit@1, union"], found["disjoint"]) == (1.0, 1.0, 0.0)
+    mixed = grounding.union_analysis(dataset, known, chance, perfect)
+    assert mixed["hit@1, caption"] == 1.0
+    assert float(str(mixed["hit@1, image"])) < 0.5
+    assert float(str(mixed["disjoint"])) > 0.5
+
+
+def test_subsets_flops_growth_and_scale(known: Known, dataset: Dataset) -> None:
+    perfect, chance = (evaluate_dataset(dataset, known, vectors=v) for v in (known.perfect(), known.random()))
+    rows = query_subsets(dataset, {"perfect": perfect.run, "random": chance.run})
+    assert rows[-1]["perfect"] == 1.0
+    assert rows[-1]["gap"] == pytest.approx(1 - chance.measures["recall@5"], abs=1e-3)
+    assert rows[-1]["gap/all"] in (1.0, None)
+    # each query shares its own word with one page of twelve, and the stop word with all
+    assert perfect.flops == pytest.approx(1 + 1 / 12)
+    assert flops.serving_table(perfect.flops, 2)[0].total == pytest.approx(1000 * (1 + 1 / 12), rel=1e-3)
+    others = PageVectors.collect((f"x{page}", vector) for page, vector in known.random().items())
+    grown = growth.recall_as_it_grows(dataset, known, known.perfect(), others, [12, 24])
+    assert [row["recall@100"] for row in grown] == [1.0, 1.0]
+    assert grown[0]["recall@5"] == 1.0
+    for row in scale.two_stage(dataset, known, known.perfect()):
+        assert row["recall@5"] == 1.0
+
+
+def test_texts_become_pages_with_the_same_words(tmp_path: Path) -> None:
+    from research.experiments.knownitem import page_texts
+    from vsplade.evaluate import read_page_texts
+
+    long = " ".join(f"{word} \u201cquoted\u201d \u4e2d 42% of it;" for word in WORDS * 40)
+    assert write_pages(tmp_path / "set", [long, "too short", long.upper()], 5) == 2
+    dataset = load_dataset(tmp_path / "set")
+    layers = page_texts(dataset.files)
+    given = read_page_texts(tmp_path / "set" / "texts.jsonl", None)
+    assert {page: text.split() for page, text in given.items()} == {
+        page: text.split() for page, text in layers.items()
+    }
+    assert 200 < len(given["text00000_1"].split()) < len(long.split())  # cut at the page's end
+    with pytest.raises(InputError, match="No text has 50 words"):
+        write_pages(tmp_path / "none", ["few words"], 5)

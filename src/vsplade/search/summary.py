@@ -1,0 +1,70 @@
+"""What a search says beside its hits: which words no page holds, what was not understood, why none came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vsplade.search.hits import Hit
+from vsplade.search.index import Index
+from vsplade.search.index_contents import FilterLike
+from vsplade.types import FOUND, WordMatch
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Of one search, for people and for assistants."""
+
+    words: tuple[WordMatch, ...]
+    """The query's words, and whether any page holds each: as a whole, in part or not."""
+    notes: tuple[str, ...]
+    """What in the query was not understood as it may have been meant."""
+    message: str
+    """Empty where every word was found."""
+
+
+def summarise(index: Index, query: str, hits: Sequence[Hit], filters: FilterLike = None) -> Summary:
+    words = index.look_up(query, filters)
+    message = what_is_missing(words) if hits else why_nothing(index, query, filters)
+    return Summary(tuple(words), tuple(index.notes(query)), message)
+
+
+def what_is_missing(words: Sequence[WordMatch]) -> str:
+    """The words of the query that no page holds as a whole; empty where each is on some page."""
+    missing = _quoted(words)
+    if not missing:
+        return ""
+    if len(missing) == len(words):
+        return (
+            f"Nothing found: no page holds {' or '.join(missing)}. "
+            "These are about something near, or hold similar words or parts of them:"
+        )
+    return f"No page holds {' or '.join(missing)}. Pages with the other words:"
+
+
+def why_nothing(index: Index, query: str, filters: FilterLike = None) -> str:
+    """Why a search has no results, and what to do about it."""
+    if not index.pages:
+        return "The index holds no pages yet."
+    if filters and next(index.ids(filters), None) is None:
+        keys = ", ".join(index.metadata_keys())
+        return f"No page passes the filter, whatever the words. Pages can be filtered by: {keys}."
+    if not len(index.encode_query(query)):
+        if any(character.isalnum() for character in query):
+            return f"The encoder {index.encoder.name!r} knows none of these words. Write others."
+        return "The query has no word that can be searched for. Write one or more words."
+    if missing := _quoted(index.look_up(query, filters)):
+        return f"Nothing found: no page holds {' or '.join(missing)}. Try other words."
+    return "Nothing found: no page matches all of this. Try fewer or other words."
+
+
+def _quoted(words: Sequence[WordMatch]) -> list[str]:
+    """Those that no page holds as a whole."""
+    return [f"'{word.word}'" for word in words if word.status != FOUND]
+
+
+def word_facts(hit: Hit) -> dict[str, dict[str, object]]:
+    """A hit's own words for other programs: whether the page holds each, and by what others are meant."""
+    facts: dict[str, dict[str, object]] = {"words": {word.word: word.status for word in hit.words}}
+    meant = {word: list(by) for match in hit.explain() for word, by in match.meant_by}
+    return {**facts, "meant_by": dict(meant)} if meant else facts
