@@ -222,7 +222,7 @@ class PageIndex(ABC):
         return [*matches, *explain_meaning(vector, page, words, weight, self._meant_by)]
 
     def _meaning_weight(self, query: SparseVector) -> float:
-        """What a cosine of a page with the query adds to its score; 0 where pages are found by words alone."""
+        """What a cosine of a page with the query adds to its score; 0 where words alone count."""
         return 0.0
 
     def _token(self, term: int) -> str:
