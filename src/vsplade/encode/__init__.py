@@ -33,16 +33,19 @@ def load_encoder(name: str | None = None, **options: object) -> Encoder:
     return _load(name, options, _MAKERS)
 
 
-def load_index_encoder(name: str, index_dir: Path) -> Encoder:
-    """The encoder that an index names. An index may come from anybody: it can name what is installed, or a
-    model that is on this machine and outside of its own folder, but it never starts a download."""
+def load_index_encoder(name: str, index_dir: Path | str) -> Encoder:
+    """The encoder that an index names; ``index_dir`` is its folder, or its address on another engine.
+
+    An index may come from anybody: it can name what is installed, or a model that is on this machine and
+    outside of its own folder, but it never starts a download.
+    """
     first, plus, second = name.rpartition("+")
     is_model = False
     for part in (first, second) if plus else (name,):
         base, options = _parse(part)
         is_model |= "model" in options or _names_a_model(base)
         model = Path(options.get("model", base)).expanduser()
-        if model.is_dir() and model.resolve().is_relative_to(index_dir.resolve()):
+        if model.is_dir() and model.resolve().is_relative_to(Path(index_dir).resolve()):
             raise _not_trusted(name, index_dir)
     try:
         return _load(name, {}, {**_MAKERS, "modernvbert": partial(_make_modernvbert, download=False)})
@@ -52,7 +55,7 @@ def load_index_encoder(name: str, index_dir: Path) -> Encoder:
         raise _not_trusted(name, index_dir) from error
 
 
-def _not_trusted(name: str, index_dir: Path) -> InputError:
+def _not_trusted(name: str, index_dir: Path | str) -> InputError:
     return InputError(
         f"{index_dir}: this index names the encoder {name!r}, which does not come with vsplade and is not on "
         "this machine. An index never starts a download, nor brings its own model: when you trust this one, "

@@ -114,8 +114,7 @@ def _identity(folder: ShardFolder, index_dir: Path, encoder: str | None) -> Enco
     on this machine (an index can be built without it)."""
     first = next(iter(folder.shards())).identity
     if manifest.exists(index_dir):
-        found = manifest.load(index_dir)
-        check_encoder(index_dir, found, first)
+        check_encoder(index_dir, EncoderIdentity.named_by(manifest.load(index_dir)), first)
         return first
     try:
         chosen = load_encoder(encoder) if encoder else load_index_encoder(first.name, index_dir)

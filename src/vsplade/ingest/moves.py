@@ -11,9 +11,7 @@ from vsplade.ingest.hashing import Hasher
 from vsplade.ingest.records import FileRecord, write_record
 from vsplade.pages import name_files, page_id
 from vsplade.pages.naming import suffix
-from vsplade.store.segment import Segment
-from vsplade.store.snapshot import Snapshot, segment_problems
-from vsplade.store.writer import IndexWriter
+from vsplade.store.page_writer import PageWriter, ReadPage
 from vsplade.types import Json
 
 
@@ -53,11 +51,8 @@ def find_moved(paths: list[str], records: Mapping[str, FileRecord], hasher: Hash
     return moved
 
 
-Place = tuple[Segment, int]
-
-
 def adopt_moved(
-    writer: IndexWriter,
+    writer: PageWriter,
     records: dict[str, FileRecord],
     moved: Mapping[str, str],
     metadata: Mapping[str, dict[str, Json]],
@@ -65,9 +60,9 @@ def adopt_moved(
     """Give the pages of moved files the ids and metadata that a new index would give them; returns how many.
 
     ``records`` is brought up to date, too. Pages are read from the last commit, so an id may change hands.
-    Files of which pages lie in a damaged segment are left out: they are read again.
+    Files of which the index has lost a page are left out: they are read again.
     """
-    places = _find_pages(Snapshot.load(writer.folder), records, moved)
+    places = _find_pages(writer, records, moved)
     olds = {moved[new] for new in places}
     taken = {path: record.doc_id for path, record in records.items() if path not in olds}
     renamed = {file.path: file.doc_id for file in name_files(list(places), taken)}
@@ -78,8 +73,8 @@ def adopt_moved(
         before = records.pop(moved[new])
         after = replace(before, doc_id=renamed[new], metadata=metadata[new])
         own: dict[str, Json] = {"path": new, "doc_id": after.doc_id}
-        for number, (segment, page) in pages.items():
-            stored = segment.stored(page)
+        for number, read in pages.items():
+            stored = read()
             kept = {key: value for key, value in stored.metadata.items() if key not in before.metadata}
             id = page_id(new, after.doc_id, number, after.pages)
             writer.add(id, stored.vector, {**after.metadata, **kept, **own}, stored.thumbnail)
@@ -90,18 +85,15 @@ def adopt_moved(
 
 
 def _find_pages(
-    snapshot: Snapshot, records: Mapping[str, FileRecord], moved: Mapping[str, str]
-) -> dict[str, dict[int, Place]]:
-    """By new path: where the page of each number is; only files whose pages all lie in sound segments."""
-    sound: dict[Segment, bool] = {}
-    found: dict[str, dict[int, Place]] = {}
+    writer: PageWriter, records: Mapping[str, FileRecord], moved: Mapping[str, str]
+) -> dict[str, dict[int, ReadPage]]:
+    """By new path: how to read the page of each number; only files whose pages can all be trusted."""
+    found: dict[str, dict[int, ReadPage]] = {}
     for new, old in moved.items():
         record = records[old]
         ids = {page_id(old, record.doc_id, number, record.pages): number for number in record.done}
-        places = {ids[id]: snapshot.locate(place) for id, place in snapshot.find(list(ids)).items()}
-        for segment, _ in places.values():
-            if segment not in sound:  # written again, a wrong byte would get a right checksum
-                sound[segment] = not any(segment_problems(segment))
-        if all(sound[segment] for segment, _ in places.values()):
-            found[new] = places
+        stored = writer.stored(list(ids))
+        pages = {ids[id]: read for id, read in stored.items() if read is not None}
+        if len(pages) == len(stored):
+            found[new] = pages
     return found

@@ -8,8 +8,8 @@ from typing import Any
 
 from vsplade.errors import IndexFormatError
 from vsplade.pages import page_id
+from vsplade.store.page_writer import PageWriter
 from vsplade.store.state import FILE_RECORDS, State
-from vsplade.store.writer import IndexWriter
 from vsplade.types import Json
 
 CHANGED = ""
@@ -71,14 +71,14 @@ def _from_ranges(spans: list[Any], pages: int) -> set[int]:
     return numbers
 
 
-def read_records(writer: IndexWriter) -> dict[str, FileRecord]:
+def read_records(writer: PageWriter) -> dict[str, FileRecord]:
     """By path."""
     try:
         return parse_records(writer.state(FILE_RECORDS))
     except ValueError as error:
         raise IndexFormatError(
-            f"{writer.folder}: what this index records of a file cannot be read ({error}). Run `vsplade "
-            f"index --recover --index {writer.folder}`."
+            f"{writer.where}: what this index records of a file cannot be read ({error}). Run `vsplade "
+            f"index --recover --index {writer.where}`."
         ) from error
 
 
@@ -90,6 +90,6 @@ def parse_records(state: State) -> dict[str, FileRecord]:
     }
 
 
-def write_record(writer: IndexWriter, path: str, record: FileRecord | None) -> None:
+def write_record(writer: PageWriter, path: str, record: FileRecord | None) -> None:
     """None: the index holds nothing of the file any more."""
     writer.set_state(FILE_RECORDS + path, None if record is None else record.to_json())

@@ -15,12 +15,12 @@ from vsplade.search.conditions import Conditions
 from vsplade.search.filters import Filter
 from vsplade.search.native.work_queue import Shares
 from vsplade.search.numpy_engine import PlainEngine
+from vsplade.search.page_index import Query
 from vsplade.search.query_plan import NOTHING, Masks, Ranking, Searchable, checked_top
 from vsplade.search.two_stage import TwoStage
 from vsplade.store.snapshot import Snapshot
 from vsplade.types import SparseVector
 
-Query = str | SparseVector
 AnyQuery = TypeVar("AnyQuery", SparseVector, Query)
 
 _QUERIES_AT_ONCE, _RESULTS_AT_ONCE = 25, 3000

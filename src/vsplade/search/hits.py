@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from vsplade.search.explain import explain, explain_meaning, match_words
-from vsplade.search.query_plan import Ranking
-from vsplade.store.snapshot import Snapshot
+from vsplade.search.query_plan import Named, Ranking
 from vsplade.types import Json, Metadata, QueryWord, SparseVector, TermMatch, WordMatch
 
 if TYPE_CHECKING:
@@ -68,11 +67,19 @@ class Hit:
         return shared_sight().see(*place_of(self.id, self.metadata), self.explain())
 
 
+class FoundPages(Named, Protocol):
+    """Where the pages of a ranking are looked up by their numbers; a ``Snapshot`` is one."""
+
+    def vector(self, number: int) -> SparseVector: ...
+
+    def metadata(self, number: int) -> Metadata: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Answered:
     """The search that hits came from: what they need to fill themselves in."""
 
-    snapshot: Snapshot
+    pages: FoundPages
     query: SparseVector
     token: Callable[[int], str]
     """Names terms."""
@@ -94,21 +101,18 @@ class StoredHit(Hit):
     def __getattr__(self, name: str) -> Any:
         if name == "matches":
             search = self._search
-            segment, page = search.snapshot.locate(self._number)
-            vector, words = segment.vector(page), search.words()
+            vector, words = search.pages.vector(self._number), search.words()
             matches = explain(search.query, vector, search.token, words)
             by_meaning = explain_meaning(search.query, vector, words, search.meaning, search.meant_by)
             _set(self, name, [*matches, *by_meaning])
         elif name == "words":
             words = self._search.words()
             if words:
-                segment, page = self._search.snapshot.locate(self._number)
-                _set(self, name, match_words(words, segment.vector(page)))
+                _set(self, name, match_words(words, self._search.pages.vector(self._number)))
             else:
                 _set(self, name, ())
         elif name in ("metadata", "doc_id", "page_num"):
-            segment, page = self._search.snapshot.locate(self._number)
-            metadata = segment.metadata(page)
+            metadata = self._search.pages.metadata(self._number)
             _set(self, "metadata", metadata)
             _set(self, "doc_id", _doc_id(self.id, metadata))
             _set(self, "page_num", _page_num(metadata))
@@ -176,7 +180,7 @@ class Hits(Sequence[Hit]):
 
 def _make_hits(search: Answered, ranking: Ranking) -> list[Hit]:
     hits: list[Hit] = []
-    ids = ranking.ids(search.snapshot)
+    ids = ranking.ids(search.pages)
     for id, score, number in zip(ids, ranking.scores.tolist(), ranking.numbers.tolist(), strict=True):
         hit = StoredHit.__new__(StoredHit)
         _set_id(hit, id)

@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.encode import load_index_encoder
 from vsplade.errors import InputError
 from vsplade.search.adaptive_engine import WorkBudget, checked_engine
 from vsplade.search.commit_view import CommitView
 from vsplade.search.filters import Filter
+from vsplade.search.page_index import FilterLike, PageIndex
 from vsplade.store import verify
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import JsonValue
 from vsplade.store.snapshot import Snapshot
 from vsplade.types import Encoder, Metadata, SparseVector
 
-FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
 
-
-class IndexContents:
+class IndexContents(PageIndex):
     """The half of ``Index`` that looks pages up; ``refresh`` moves on to a newer commit."""
 
     def __init__(self, folder: str | Path, encoder: Encoder | None = None, *, engine: str = "auto") -> None:
-        self.folder = Path(folder)
-        self._encoder = encoder
+        super().__init__(encoder)
+        self.folder = self.where = Path(folder)
         self._choice = checked_engine(engine)
         self._budget = WorkBudget()
         self._use(Snapshot.load(self.folder))
 
     def _use(self, snapshot: Snapshot) -> None:
         if self._encoder is not None:
-            check_encoder(self.folder, snapshot.manifest, EncoderIdentity.of(self._encoder))
+            stored = EncoderIdentity.named_by(snapshot.manifest)
+            check_encoder(self.folder, stored, EncoderIdentity.of(self._encoder))
         self._view = CommitView(snapshot, self._choice, self._budget)
 
     def refresh(self) -> bool:
@@ -51,9 +50,6 @@ class IndexContents:
     def pages(self) -> int:
         return self._view.snapshot.pages
 
-    def __len__(self) -> int:
-        return self.pages
-
     @property
     def generation(self) -> int:
         """Number of the commit that is being read."""
@@ -69,15 +65,6 @@ class IndexContents:
         """Name, fingerprint, vocabulary size and query weights of the encoder that made this index."""
         manifest, table = self._view.snapshot.manifest, self._view.snapshot.term_values
         return EncoderIdentity(manifest.encoder, manifest.fingerprint, manifest.vocabulary, table)
-
-    @property
-    def encoder(self) -> Encoder:
-        """The encoder given to ``open``, or the one that the index names (loaded once)."""
-        if self._encoder is None:
-            encoder = load_index_encoder(self.identity.name, self.folder)
-            check_encoder(self.folder, self._view.snapshot.manifest, EncoderIdentity.of(encoder))
-            self._encoder = encoder
-        return self._encoder
 
     def document_frequency(self, terms: NDArray[np.uint32]) -> NDArray[np.int64]:
         """Number of live pages that have each term; 0 for terms beyond the vocabulary."""
@@ -119,8 +106,7 @@ class IndexContents:
         return found[id]
 
     def metadata(self, id: str) -> Metadata:
-        segment, page = self._view.snapshot.locate(self._number(id))
-        return segment.metadata(page)
+        return self._view.snapshot.metadata(self._number(id))
 
     def metadata_keys(self) -> list[str]:
         """What pages can be filtered by, in alphabetical order."""
@@ -128,8 +114,7 @@ class IndexContents:
         return sorted({key for segment in segments for key in segment.column_keys})
 
     def vector(self, id: str) -> SparseVector:
-        segment, page = self._view.snapshot.locate(self._number(id))
-        return segment.vector(page)
+        return self._view.snapshot.vector(self._number(id))
 
     def thumbnail(self, id: str) -> bytes | None:
         segment, page = self._view.snapshot.locate(self._number(id))

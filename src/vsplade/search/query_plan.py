@@ -14,7 +14,6 @@ from vsplade.errors import IndexFormatError, InputError
 from vsplade.store.durable import from_bytes
 from vsplade.store.postings import WEIGHTS, Inverted
 from vsplade.store.segment import Segment
-from vsplade.store.snapshot import Snapshot
 from vsplade.types import SparseVector
 
 Masks = Sequence[NDArray[np.bool_] | None]
@@ -43,6 +42,12 @@ class Names:
             raise damaged_result() from error
 
 
+class Named(Protocol):
+    """Where the names of pages are; a ``Snapshot`` is one."""
+
+    def ids(self, numbers: NDArray[np.int64]) -> list[str]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """Page numbers and their scores, best first; equal scores in page order."""
@@ -60,9 +65,9 @@ class Ranking:
         names = None if self.names is None else Names(self.names.starts[: kept + 1], self.names.bytes)
         return Ranking(self.numbers[:kept], self.scores[:kept], names, self.meaning)
 
-    def ids(self, snapshot: Snapshot) -> list[str]:
+    def ids(self, pages: Named) -> list[str]:
         """Of the pages found, in the commit that was searched."""
-        return snapshot.ids(self.numbers) if self.names is None else self.names.decoded()
+        return pages.ids(self.numbers) if self.names is None else self.names.decoded()
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vsplade.search.hits import Hit
 from vsplade.search.index import Index
-from vsplade.search.index_contents import FilterLike
+from vsplade.search.page_index import FilterLike
 from vsplade.types import FOUND, WordMatch
 
 

@@ -29,16 +29,17 @@ class EncoderIdentity:
         table = encoder.term_values if isinstance(encoder, TableEncoder) else None
         return cls(encoder.name, encoder.fingerprint, len(encoder.vocabulary), table)
 
+    @classmethod
+    def named_by(cls, manifest: Manifest) -> EncoderIdentity:
+        return cls(manifest.encoder, manifest.fingerprint, manifest.vocabulary)
 
-def check_encoder(folder: Path, manifest: Manifest, identity: EncoderIdentity | None) -> None:
+
+def check_encoder(where: Path | str, stored: EncoderIdentity, identity: EncoderIdentity | None) -> None:
     """An index is searched and extended only with the encoder that began it."""
-    if identity is None:
-        return
-    stored = EncoderIdentity(manifest.encoder, manifest.fingerprint, manifest.vocabulary)
-    if stored != identity:
+    if identity is not None and stored != identity:
         raise ModelMismatchError(
-            f"{folder}: this index was built with the encoder {stored.name!r} (fingerprint "
+            f"{where}: this index was built with the encoder {stored.name!r} (fingerprint "
             f"{stored.fingerprint}, {stored.terms} terms), not with {identity.name!r} (fingerprint "
             f"{identity.fingerprint}, {identity.terms} terms). Use the encoder that built it, or index the "
-            "files again into a new folder."
+            "files again into a new one."
         )

@@ -19,6 +19,7 @@ from vsplade.store.manifest import Manifest, SegmentEntry
 from vsplade.store.segment import Segment, hash_id
 from vsplade.store.state import StateFiles
 from vsplade.store.tombstones import read_live
+from vsplade.types import Metadata, SparseVector
 
 _ATTEMPTS = 200
 VERIFY_UP_TO = 1 << 24
@@ -144,6 +145,14 @@ class Snapshot:
     def ids(self, numbers: NDArray[np.int64]) -> list[str]:
         """Ids of pages by their numbers."""
         return [segment.id(page) for segment, page in self.locate_all(numbers)]
+
+    def vector(self, number: int) -> SparseVector:
+        segment, page = self.locate(number)
+        return segment.vector(page)
+
+    def metadata(self, number: int) -> Metadata:
+        segment, page = self.locate(number)
+        return segment.metadata(page)
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
         """Page numbers of those ``ids`` that are live."""

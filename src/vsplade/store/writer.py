@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import warnings
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 from vsplade.errors import IndexFormatError, InputError, StorageError, VspladeWarning
 from vsplade.store import file_names, merging, state
 from vsplade.store import manifest as manifests
-from vsplade.store.columns import check_metadata
 from vsplade.store.durable import WriterLock, missing
 from vsplade.store.file_names import FileNames
 from vsplade.store.first_stage import checked_term_values, write_term_values
 from vsplade.store.identity import EncoderIdentity, check_encoder
-from vsplade.store.manifest import JsonValue, Manifest
-from vsplade.store.meaning_windows import checked_windows
-from vsplade.store.pending import WorkingSegments, fills_a_segment, size_on_disk
-from vsplade.store.postings import MAX_VOCABULARY, WEIGHTS
-from vsplade.store.segment import StoredPage
-from vsplade.types import Encoder, Metadata, SparseVector, Windows
+from vsplade.store.manifest import Manifest
+from vsplade.store.page_writer import PageWriter, ReadPage
+from vsplade.store.pending import WorkingSegments, fills_a_segment
+from vsplade.store.postings import MAX_VOCABULARY
+from vsplade.store.segment import Segment
+from vsplade.store.snapshot import Snapshot, segment_problems
+from vsplade.types import Encoder
 
 
-class IndexWriter:
+class IndexWriter(PageWriter):
     """Use as a context manager: leaving it commits, an exception leaves the last commit as it was.
 
     ``encoder`` may be left out when the index exists already. ``first_stage_terms`` stores the pruned
@@ -40,7 +40,8 @@ class IndexWriter:
         *,
         first_stage_terms: int = 0,
     ) -> None:
-        self.folder = Path(folder)
+        super().__init__()
+        self.folder = self.where = Path(folder)
         identity = EncoderIdentity.of(encoder) if isinstance(encoder, Encoder) else encoder
         term_values = checked_term_values(identity)
         if not manifests.exists(self.folder) and identity is None:
@@ -53,6 +54,8 @@ class IndexWriter:
             raise StorageError(f"{self.folder}: this folder cannot be made ({error.strerror}).") from error
         if not manifests.exists(self.folder):
             _check_free(self.folder)
+        self._committed: Snapshot | None = None
+        self._sound: dict[Segment, bool] = {}
         self._lock = WriterLock(self.folder)
         self._lock.acquire()
         try:
@@ -60,7 +63,7 @@ class IndexWriter:
                 _check_free(self.folder)  # again: another process may have begun meanwhile
                 self._begin(identity, first_stage_terms)
             self._manifest = manifests.load(self.folder)
-            check_encoder(self.folder, self._manifest, identity)
+            check_encoder(self.folder, EncoderIdentity.named_by(self._manifest), identity)
             self._names = FileNames(self.folder, self._manifest.next_file)
             if term_values is not None and self._manifest.term_values is None:
                 self._keep(term_values)
@@ -95,71 +98,33 @@ class IndexWriter:
         """The working state is the last commit."""
         try:
             self._segments = WorkingSegments(self.folder, self._manifest, self._names)
-            self._state = state.StateFiles(self.folder, self._manifest.state).read()
+            self._begin_changes(state.StateFiles(self.folder, self._manifest.state).read())
         except FileNotFoundError as error:
             raise missing(self.folder, error) from error
-        self._pending: dict[str, StoredPage | None] = {}
-        self._bytes = 0
-        self._state_changes: dict[str, JsonValue] = {}
 
-    # -- changes ---------------------------------------------------------------------------------------
+    @property
+    def pages(self) -> int:
+        return self._segments.live_pages
 
-    def add(
-        self, id: str, vector: SparseVector, metadata: Metadata | None = None, thumbnail: bytes | None = None
-    ) -> None:
-        """Add a page, or replace the page of that id. Replaced pages move to the end of the page order."""
-        self._open()
-        if not isinstance(id, str) or not id:
-            raise InputError(f"a page's id must be a non-empty string, not {id!r}.")
-        page = StoredPage(id, self._checked(id, vector), check_metadata(id, metadata or {}), thumbnail or b"")
-        self._forget(id)
-        self._pending[id] = page
-        self._bytes += size_on_disk(page)
-        if fills_a_segment(len(self._pending), self._bytes):
-            self.flush()
+    @property
+    def vocabulary(self) -> int:
+        return self._manifest.vocabulary
 
-    def delete(self, id: str) -> None:
-        """Delete the page of that id; unknown ids are no error (deleting twice changes nothing)."""
-        self._open()
-        self._forget(id)
-        self._pending[id] = None
+    def _is_full(self) -> bool:
+        return fills_a_segment(len(self._pending), self._bytes)
 
-    def _forget(self, id: str) -> None:
-        old = self._pending.pop(id, None)
-        if old is not None:
-            self._bytes -= size_on_disk(old)
-
-    def _checked(self, id: str, vector: SparseVector) -> SparseVector:
-        terms = np.ascontiguousarray(vector.terms, dtype=np.uint32)
-        weights = np.array(vector.weights, dtype=np.float32)
-        if len(terms) != len(weights) or terms.ndim != 1:
-            raise InputError(f"page {id!r}: {len(terms)} terms but {len(weights)} weights.")
-        given = vector.meaning
-        meaning = checked_windows(id, given) if isinstance(given, Windows) else None
-        if not len(terms):
-            return SparseVector(terms, weights, meaning)
-        if (terms[1:] <= terms[:-1]).any() or terms[-1] >= self._manifest.vocabulary:
-            raise InputError(
-                f"page {id!r}: terms must increase strictly and stay below the vocabulary's "
-                f"{self._manifest.vocabulary}."
-            )
-        if not (weights.min() >= WEIGHTS[0] and weights.max() <= WEIGHTS[1]):
-            raise InputError(f"page {id!r}: weights must be positive: from {WEIGHTS[0]} to {WEIGHTS[1]}.")
-        return SparseVector(terms.copy(), weights, meaning)
-
-    def set_state(self, key: str, value: JsonValue) -> None:
-        """Keep a JSON value under ``key``, committed together with the pages; None removes it."""
-        self._open()
-        try:
-            json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"the state of {key!r} cannot be kept as JSON: {error}.") from error
-        self._state_changes[key] = value
-
-    def state(self, prefix: str = "") -> dict[str, JsonValue]:
-        """The state with this writer's uncommitted changes, keys that begin with ``prefix``."""
-        both = {**self._state, **self._state_changes}
-        return {key: value for key, value in both.items() if key.startswith(prefix) and value is not None}
+    def stored(self, ids: Sequence[str]) -> dict[str, ReadPage | None]:
+        """Those in damaged segments cannot be trusted: written again, a wrong byte would get a right
+        checksum."""
+        if self._committed is None or self._committed.manifest != self._manifest:
+            self._committed, self._sound = Snapshot.load(self.folder), {}
+        found: dict[str, ReadPage | None] = {}
+        for id, number in self._committed.find(ids).items():
+            segment, page = self._committed.locate(number)
+            if segment not in self._sound:
+                self._sound[segment] = not any(segment_problems(segment))
+            found[id] = partial(segment.stored, page) if self._sound[segment] else None
+        return found
 
     # -- to disk ---------------------------------------------------------------------------------------
 
@@ -267,30 +232,7 @@ class IndexWriter:
     def close(self) -> None:
         """Release the lock without committing."""
         self._lock.release()
-        self._closed = True
-
-    _closed = False
-
-    def _open(self) -> None:
-        if self._closed:
-            raise InputError(f"{self.folder}: this writer is closed; open a new one.")
-
-    @property
-    def pages(self) -> int:
-        """Live pages, uncommitted changes that are still buffered not counted."""
-        return self._segments.live_pages
-
-    def __enter__(self) -> IndexWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None and not self._closed:
-                self.commit()
-        finally:
-            self.close()
+        super().close()
 
 
 def _check_free(folder: Path) -> None:

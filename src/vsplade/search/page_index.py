@@ -1,0 +1,250 @@
+"""What every index does with a query, wherever its pages are kept: weigh it, explain it, name its words."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.encode import load_index_encoder
+from vsplade.encode.query_length import check_query_length
+from vsplade.errors import VspladeError
+from vsplade.search.conditions import Conditions, conditions, encode, notes, query_words
+from vsplade.search.explain import explain, explain_meaning
+from vsplade.search.filters import Filter
+from vsplade.search.hits import Answered, FoundPages, Hit
+from vsplade.search.query_plan import Ranking, checked_query
+from vsplade.search.syntax import has_operators, parse
+from vsplade.search.two_stage import TwoStage
+from vsplade.store.identity import EncoderIdentity, check_encoder
+from vsplade.types import (
+    Encoder,
+    MeaningEncoder,
+    Metadata,
+    QueryWord,
+    SparseVector,
+    TermMatch,
+    WordMatch,
+    shown,
+)
+
+FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
+Query = str | SparseVector
+
+_NO_CONDITIONS = Conditions()
+
+
+class PageIndex(ABC):
+    """Pages, and what is found among them. ``Index`` keeps them in a folder of its own."""
+
+    where: Path | str
+    """The folder or the address, as errors name it."""
+
+    def __init__(self, encoder: Encoder | None) -> None:
+        self._encoder = encoder
+        self._nameless = False
+
+    # -- what it is -----------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def pages(self) -> int:
+        """How many can be found."""
+
+    @property
+    @abstractmethod
+    def generation(self) -> int:
+        """Number of the commit that is being read."""
+
+    @property
+    @abstractmethod
+    def commit(self) -> object:
+        """The commit that is being read; another object after every ``refresh`` that found a new one."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> EncoderIdentity:
+        """Name, fingerprint, vocabulary size and query weights of the encoder that made this index."""
+
+    @abstractmethod
+    def refresh(self) -> bool:
+        """Move to the newest commit; says whether there was one."""
+
+    @abstractmethod
+    def document_frequency(self, terms: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """Number of live pages that have each term; 0 for terms beyond the vocabulary."""
+
+    @abstractmethod
+    def statistics(self) -> dict[str, int | float]:
+        """Sizes, for people and reports."""
+
+    def __len__(self) -> int:
+        return self.pages
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder given to ``open``, or the one that the index names (loaded once)."""
+        if self._encoder is None:
+            encoder = load_index_encoder(self.identity.name, self.where)
+            check_encoder(self.where, self.identity, EncoderIdentity.of(encoder))
+            self._encoder = encoder
+        return self._encoder
+
+    # -- pages ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def ids(self, filter: FilterLike = None) -> Iterator[str]:
+        """Ids of the live pages that pass ``filter``, in page order."""
+
+    @abstractmethod
+    def __contains__(self, id: object) -> bool: ...
+
+    @abstractmethod
+    def metadata(self, id: str) -> Metadata: ...
+
+    @abstractmethod
+    def metadata_keys(self) -> list[str]:
+        """What pages can be filtered by, in alphabetical order."""
+
+    @abstractmethod
+    def vector(self, id: str) -> SparseVector: ...
+
+    @abstractmethod
+    def thumbnail(self, id: str) -> bytes | None: ...
+
+    @abstractmethod
+    def pages_with_metadata(self) -> Iterator[tuple[str, SparseVector, Metadata]]:
+        """Every live page's id, vector and metadata, in page order."""
+
+    def vectors(self) -> Iterator[tuple[str, SparseVector]]:
+        """Every live page's id and vector, in page order."""
+        return ((id, vector) for id, vector, _ in self.pages_with_metadata())
+
+    # -- search ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def search_batch(
+        self,
+        queries: Sequence[Query],
+        k: int = 10,
+        filter: FilterLike = None,
+        two_stage: TwoStage | None = None,
+        threads: int = 1,
+        min_score: float = 0.0,
+        where: str | None = None,
+        words_only: bool = False,
+    ) -> Sequence[Sequence[Hit]]:
+        """``search`` for each query."""
+
+    @abstractmethod
+    def look_up(self, query: Query, filter: FilterLike = None) -> list[WordMatch]:
+        """Each word of a query, and whether any page that passes ``filter`` holds it: as a whole (``found``),
+        only pieces of it (``in part``), or nothing (``not found``).
+        """
+
+    @abstractmethod
+    def warm_up(self) -> None:
+        """Make ready what the first queries need."""
+
+    def search(
+        self,
+        query: Query,
+        k: int = 10,
+        filter: FilterLike = None,
+        two_stage: TwoStage | None = None,
+        min_score: float = 0.0,
+        where: str | None = None,
+        words_only: bool = False,
+    ) -> list[Hit]:
+        """The ``k`` best pages for words (or a ready vector). Exact, unless ``two_stage`` is given.
+
+        ``"a phrase"`` and ``+word`` must stand on a page, ``-word`` must not, ``word*`` is a beginning; a
+        vector takes these conditions from ``where``. A score is the float32 of the float64 sum, by
+        increasing term, of query weight times page weight; equal scores are ordered as the pages were last
+        added. Only pages that share a term and have at least ``min_score`` are results.
+        """
+        return list(
+            self.search_batch(
+                [query], k, filter, two_stage, min_score=min_score, where=where, words_only=words_only
+            )[0]
+        )
+
+    def search_vector(
+        self, vector: SparseVector, k: int = 10, filter: FilterLike = None, two_stage: TwoStage | None = None
+    ) -> list[Hit]:
+        return self.search(vector, k, filter, two_stage)
+
+    def encode_query(self, query: Query) -> SparseVector:
+        """A query's weights, checked; words are looked up with the index's encoder."""
+        if isinstance(query, str):
+            check_query_length(query)
+        if not isinstance(query, str):
+            vector = query
+        elif has_operators(query):
+            vector = encode(parse(query), self.encoder, self)
+        else:
+            vector = self.encoder.encode_query(query, self)
+            if isinstance(self.encoder, MeaningEncoder):
+                vector = replace(vector, meaning=self.encoder.encode_meaning(query))
+        return checked_query(vector, self.identity.terms)
+
+    def _encode_words(self, query: Query) -> SparseVector:
+        return replace(self.encode_query(query), meaning=None)
+
+    def _conditions(self, query: Query) -> Conditions:
+        if isinstance(query, str) and has_operators(query):
+            return conditions(parse(query), self.encoder)
+        return _NO_CONDITIONS
+
+    def query_words(self, query: Query) -> list[QueryWord]:
+        """What a query asks for: words, phrases and beginnings; nothing of a vector, or where the encoder
+        knows only pieces of words.
+        """
+        return query_words(parse(query), self.encoder) if isinstance(query, str) else []
+
+    def notes(self, query: str) -> list[str]:
+        """What in a query was not understood as it may have been meant, one sentence or two each."""
+        return notes(parse(query), self.encoder)
+
+    def explain(self, query: Query, id: str, words_only: bool = False) -> list[TermMatch]:
+        """What each shared term would add to the page's score, whether or not it is among the best; at the
+        end what the page's meaning would add, unless ``words_only``.
+        """
+        vector = self._encode_words(query) if words_only else self.encode_query(query)
+        page, words = self.vector(id), self.query_words(query)
+        matches = explain(vector, page, self._token, words)
+        weight = self._meaning_weight(vector)
+        return [*matches, *explain_meaning(vector, page, words, weight, self._meant_by)]
+
+    def _meaning_weight(self, query: SparseVector) -> float:
+        """What a cosine of a page with the query adds to its score; 0 where words alone count."""
+        return 0.0
+
+    def _token(self, term: int) -> str:
+        """The term's name, or its number where the encoder that names it is not installed."""
+        if self._nameless:
+            return f"#{term}"
+        try:
+            return shown(self.encoder.vocabulary, term)
+        except VspladeError:
+            # It is looked for once, and not for every term of every hit.
+            self._nameless = self._encoder is None
+            return f"#{term}"
+
+    def _answered(self, pages: FoundPages, query: Query, vector: SparseVector, ranking: Ranking) -> Answered:
+        words = partial(self.query_words, query)
+        return Answered(pages, vector, self._token, words, ranking.meaning, self._meant_by)
+
+    def _meant_by(self, word: str, page: SparseVector) -> list[str]:
+        """Nothing where the encoder that knows is not installed."""
+        if self._nameless:
+            return []
+        try:
+            return self.encoder.meant_by(word, page) if isinstance(self.encoder, MeaningEncoder) else []
+        except VspladeError:
+            return []
