@@ -98,7 +98,8 @@ def main() -> None:
             for row in rows_of(name, engine, queries, options.k, exact):
                 print(json.dumps(row), flush=True)
     if not options.pisa:
-        np.savez(options.answers, **{str(k): np.array(pages) for k, pages in exact.items()})
+        kept_pages: dict[str, Any] = {str(k): np.array(pages) for k, pages in exact.items()}
+        np.savez(options.answers, **kept_pages)
 
 
 if __name__ == "__main__":
