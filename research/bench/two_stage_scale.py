@@ -38,16 +38,20 @@ def told(pages: int) -> None:
 class SameIndex(VspladeIds):
     """Another way to search the index of an engine that is built already."""
 
-    def __init__(self, built: VspladeTwoStage, plain: bool | None) -> None:
+    def __init__(self, built: VspladeTwoStage, plain: bool | None, times_k: int = 0) -> None:
+        super().__init__()
+        self._index, self._plain, self._times_k = built._index, plain, times_k
+
+    def prepare(self, query: SparseVector, k: int) -> Any:
         from vsplade.search.two_stage import TwoStage
 
-        super().__init__()
-        self._index = built._index
-        self._stages = None if plain is None else TwoStage(FIRST_STAGE_TERMS, plain=plain)
+        if self._plain is None:
+            return [query], k, None
+        return [query], k, TwoStage(FIRST_STAGE_TERMS, self._times_k * k, self._plain)
 
     def search(self, prepared: Any) -> Any:
-        queries, k = prepared
-        (ranking,) = self._index.rank(queries, k, two_stage=self._stages)
+        queries, k, stages = prepared
+        (ranking,) = self._index.rank(queries, k, two_stage=stages)
         return self._index.page_ids(ranking)
 
 
@@ -56,6 +60,7 @@ def ours(spec: CorpusSpec, folder: Path) -> Iterator[tuple[str, Engine]]:
     built.build(spec, folder)
     yield "vsplade, full", SameIndex(built, None)
     yield "vsplade, two-stage, 50 terms shared out", SameIndex(built, False)
+    yield "vsplade, two-stage, 50 terms shared out, 2 k proposed", SameIndex(built, False, 2)
     yield "vsplade, two-stage, plain top 50", SameIndex(built, True)
 
 
