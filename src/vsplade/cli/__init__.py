@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from vsplade.cli import indexing, inspecting, measuring, searching, serving, training, vectors
+from vsplade.cli import indexing, inspecting, measuring, reading_text, searching, serving, training, vectors
 from vsplade.cli.common import note, print_json, printable
 from vsplade.errors import VspladeError, VspladeWarning
 
@@ -42,6 +42,7 @@ for command in (
     *searching.COMMANDS,
     *serving.COMMANDS,
     *inspecting.COMMANDS,
+    *reading_text.COMMANDS,
     *vectors.COMMANDS,
     *measuring.COMMANDS,
     *training.COMMANDS,
