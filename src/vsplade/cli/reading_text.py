@@ -157,7 +157,7 @@ def _write_pdfs(
     from vsplade.pages import FileProblem
     from vsplade.reading.searchable_pdf import write_searchable_pdf
 
-    files = []
+    files: list[dict[str, Any]] = []
     for path, group in groupby(readings, key=lambda reading: reading.path):
         if files and not output.is_dir():
             raise InputError(

@@ -65,7 +65,7 @@ class TextWriter:
         if advance <= 0:
             return
         word = raw.FPDFPageObj_CreateTextObj(self._document, self._font, 1.0)
-        encoded = (text + (" " if spaced else "")).encode("utf-16-le") + b"\0\0"
+        encoded = ctypes.create_string_buffer((text + (" " if spaced else "") + "\0").encode("utf-16-le"))
         raw.FPDFText_SetText(word, ctypes.cast(encoded, ctypes.POINTER(ctypes.c_ushort)))
         raw.FPDFTextObj_SetTextRenderMode(word, raw.FPDF_TEXTRENDERMODE_INVISIBLE)
         matrix = raw.FS_MATRIX(

@@ -67,8 +67,8 @@ class Pieces:
     """Of the page's type: its widths over those that ``boxes`` expects."""
 
     def only(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Pieces:
-        columns = (self.term, self.chance, self.x, self.y, self.em, self.width)
-        return Pieces(*(column[rows] for column in columns), self.scale)
+        x, y, em, width = (column[rows] for column in (self.x, self.y, self.em, self.width))
+        return Pieces(self.term[rows], self.chance[rows], x, y, em, width, self.scale)
 
 
 class PageText:
