@@ -46,7 +46,7 @@ def _refuse(why: str) -> None:
 
 def _without_network() -> bool:
     """By an empty network of its own; false where this system allows no such thing."""
-    return _LIBC.unshare(_NEW_NET) == 0 or _LIBC.unshare(_NEW_USER | _NEW_NET) == 0
+    return any(_LIBC.unshare(kinds) == 0 for kinds in (_NEW_NET, _NEW_USER | _NEW_NET))
 
 
 def _within(folder: str, program: str, apart: bool) -> None:
