@@ -16,7 +16,7 @@ import click
 from vsplade.config import make_options
 
 if TYPE_CHECKING:
-    from vsplade.pages import Limits
+    from vsplade.pages import FileProblem, Limits
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -37,6 +37,21 @@ def index_option(command: Command) -> Command:
         callback=_or_default,
         help="The folder that holds the index. Default: the environment variable VSPLADE_INDEX, or .vsplade "
         "in this folder or one above it.",
+    )
+    return option(command)
+
+
+def indexes_option(command: Command) -> Command:
+    """``--index``, of which several may be given."""
+    option = click.option(
+        "--index",
+        "index_dirs",
+        metavar="DIR",
+        multiple=True,
+        type=click.Path(path_type=Path, file_okay=False),
+        callback=lambda context, option, given: given or (_or_default(context, option, None),),
+        help="The folder that holds the index; given several times, all are searched as one. Default: the "
+        "environment variable VSPLADE_INDEX, or .vsplade in this folder or one above it.",
     )
     return option(command)
 
@@ -178,6 +193,12 @@ def say(message: str = "") -> None:
 def note(message: str) -> None:
     """Anything that is not the result: progress, hints, warnings."""
     click.echo(_for_terminal(message), err=True)
+
+
+def note_failures(problems: Sequence[FileProblem]) -> None:
+    for problem in problems:
+        place = f", page {problem.page}" if problem.page else ""
+        note(f"Failed: {printable(problem.path)}{place}: {printable(problem.reason)}")
 
 
 _OUR_STYLE = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;;(?:file://[-\w./~%]*)?\x1b\\|\n)")
