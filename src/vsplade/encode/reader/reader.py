@@ -324,7 +324,8 @@ class ReaderEncoder:
         return MeaningModel.load() if wanted else None
 
     def encode_meaning(self, text: str) -> Direction | None:
-        return None if self._meaning is None else self._meaning.encode_query(text)
+        found = None if self._meaning is None else self._meaning.encode_query(text)
+        return None if found is None else replace(found, vocabulary=len(self._tokenizer))
 
     def meant_by(self, word: str, page: SparseVector) -> list[str]:
         return [] if self._meaning is None else self._meaning.meant_by(word, self._whole_words(page))
