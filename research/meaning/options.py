@@ -50,7 +50,7 @@ class TableOptions:
 @dataclass
 class RankOptions:
     work: Path = option(_WORK, argument=True)
-    steps: int = option("Batches to learn from.", 1200)
+    steps: int = option("Batches to learn from.", 4300)
     batch: int = option("Queries of a batch.", 768)
     passages: int = option("Passages that a batch is compared with.", 2304)
     temperature: float = option("Of the rankings: lower ones look at the first places only.", 0.05)

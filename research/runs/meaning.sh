@@ -47,7 +47,7 @@ step_table() { # 31 MB; about half a minute for each penalty
     [ -f "$work/table.npz" ] || step table "$work"
 }
 
-step_rank() { # 31 MB; a second for each of 1,200 steps
+step_rank() { # 31 MB; 4,300 steps, 16 minutes on two cores
     [ -f "$work/ranked.npz" ] || step rank "$work"
 }
 
