@@ -13,7 +13,7 @@ import click
 from vsplade.cli.common import (
     encoder_option,
     filter_option,
-    index_option,
+    indexes_option,
     json_option,
     password_options,
     print_json,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("query")
-@index_option
+@indexes_option
 @click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="Results to show.")
 @filter_option
 @click.option(
@@ -111,7 +111,7 @@ if TYPE_CHECKING:
 @json_option
 def search(
     query: str,
-    index_dir: Path,
+    index_dirs: tuple[Path, ...],
     k: int,
     filters: tuple[str, ...],
     two_stage: int | None,
@@ -138,7 +138,7 @@ def search(
     from vsplade.encode import load_encoder
     from vsplade.search.index import Index
 
-    index = Index.open(index_dir, encoder=load_encoder(encoder) if encoder else None)
+    index = Index.open(index_dirs, encoder=load_encoder(encoder) if encoder else None)
     joined = Joined(fuse, fuse_with, weights, fusion)
     asked = Asked(query, filters, max(k, rerank_depth) if rerank else k, min_score, words_only)
     hits = find(index, asked, joined, two_stage)
