@@ -2,9 +2,9 @@
 
     python -m research.meaning.rank WORK
 
-The regression (`table`) brings a query's vector near MiniLM's. What counts in a search is only which texts come
-first. So the table learns from rankings: for a batch of queries both vectors are compared with random passages
-and with the batch's other queries, and the table's ranking is drawn to the teacher's:
+The regression (`table`) brings a query's vector near MiniLM's. What counts in a search is only which texts
+come first. So the table learns from rankings: for a batch of queries both vectors are compared with random
+passages and with the batch's other queries, and the table's ranking is drawn to the teacher's:
 
     loss = KL(softmax(teacher / T) | softmax(table / T)) + 0.3 * (1 - cosine)
 
