@@ -193,7 +193,8 @@ class _Asked:
     def weights(self, terms: NDArray[Any]) -> NDArray[np.float64]:
         if self._table is not None:
             beyond = min(len(self._table) - 1, int(np.iinfo(terms.dtype).max))
-            return self._table[np.minimum(terms, terms.dtype.type(beyond))]
+            found: NDArray[np.float64] = self._table[np.minimum(terms, terms.dtype.type(beyond))]
+            return found
         terms = terms.astype(np.uint32)
         places = np.minimum(np.searchsorted(self._terms, terms), len(self._terms) - 1)
         return np.where(self._terms[places] == terms, self._weights[places], 0)
