@@ -71,19 +71,22 @@ def _remember(text: str, rng: random.Random) -> str:
 
 
 def write_known_items(folder: Path, files: Iterable[Path], count: int, seed: int = 0) -> int:
-    """Write the data set's folder: copies of the PDFs, queries and judgements. Returns the number of
-    queries.
+    """Write the data set's folder: copies of the PDFs, their text layers, queries and judgements. Returns the
+    number of queries.
     """
     files = list(files)
     stems = [file.stem for file in files]
     if len(set(stems)) != len(stems):
         raise InputError("Two PDFs have the same name; pages are named after their file, so rename one.")
-    pairs = known_items(page_texts(files), count, seed)
+    texts = page_texts(files)
+    pairs = known_items(texts, count, seed)
     (folder / "pdfs").mkdir(parents=True, exist_ok=True)
     for file in files:
         shutil.copyfile(file, folder / "pdfs" / file.name)
     queries = [json.dumps({"_id": f"q{n}", "text": query}) for n, (query, _) in enumerate(pairs)]
     qrels = ["query-id\tcorpus-id\tscore", *(f"q{n}\t{page}\t1" for n, (_, page) in enumerate(pairs))]
+    layers = [json.dumps({"_id": page, "text": text}, ensure_ascii=False) for page, text in texts.items()]
+    (folder / "texts.jsonl").write_text("\n".join(layers) + "\n", encoding="utf-8")
     (folder / "queries.jsonl").write_text("\n".join(queries) + "\n", encoding="utf-8")
     (folder / "qrels.tsv").write_text("\n".join(qrels) + "\n", encoding="utf-8")
     return len(pairs)
