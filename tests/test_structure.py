@@ -24,6 +24,7 @@ LAYERS = (
     {"config", "jsonl", "client"},
     {"pages"},
     {"encode", "store"},
+    {"backends"},
     {"ingest"},
     {"search"},
     {"exchange", "evaluate", "train"},

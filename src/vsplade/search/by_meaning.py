@@ -48,6 +48,14 @@ def trust(matched: float, ahead: float) -> float:
     return LEAST_TRUST + MOST_TRUST * missing
 
 
+def meaning_weight(query: SparseVector, scores: Sequence[float]) -> float:
+    """What a cosine with the query's direction is multiplied by; ``scores`` are those of the words, best
+    first."""
+    total = float(query.weights.sum(dtype=np.float64))
+    first, tenth = (float(scores[n]) if len(scores) > n else 0.0 for n in (0, 9))
+    return total * trust(first / total, (first - tenth) / total) if total else 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A segment, its windows (None: it has none) and the number of its first page."""
@@ -126,9 +134,7 @@ class MeaningEngine:
         direction = query.meaning
         if not isinstance(direction, Direction):
             return Ranking(words.numbers[:k], words.scores[:k])
-        total = float(query.weights.sum(dtype=np.float64))
-        first, tenth = (float(words.scores[n]) if len(words) > n else 0.0 for n in (0, 9))
-        weight = total * trust(first / total, (first - tenth) / total) if total else 1.0
+        weight = meaning_weight(query, words.scores.tolist()[:10])
         near, cosine = self.nearest(direction, masks, max(k, DEPTH), compiled)
         new = ~np.isin(near, words.numbers)
         numbers = np.concatenate([words.numbers, near[new]])
