@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,15 @@ from vsplade.errors import InputError
         ("milvus://[::1]:5/p", Address("milvus", "p", host="[::1]", port=5)),
         ("milvus:///a/b c/x.db/p", Address("milvus", "p", path=Path("/a/b c/x.db"))),
         ("milvus://x.db/p", Address("milvus", "p", path=Path("x.db"))),
+        ("milvus://h/p?shards=4&replicas=2", Address("milvus", "p", None, "h", 19530, shards=4, replicas=2)),
         ("qdrant://h/p", Address("qdrant", "p", host="h", port=6333)),
         ("qdrant://a/x.qdrant/p", Address("qdrant", "p", path=Path("a/x.qdrant"))),
     ],
 )
 def test_read(text: str, address: Address) -> None:
     assert parse_address(text) == address
-    assert parse_address(str(address)) == address
+    assert parse_address(str(address)) == replace(address, shards=1, replicas=1)
+    assert as_where(text) == text
     assert is_address(text)
 
 
@@ -44,6 +47,9 @@ def test_read(text: str, address: Address) -> None:
         "milvus://user:password@host/p",
         "milvus://host/a/b/c",
         "qdrant://host/database/p",
+        "milvus://host/p?shards=0",
+        "milvus://host/p?replicas=x",
+        "milvus://host/p?password=x",
         "mysql://host/p",
         "file:///x",
     ],

@@ -35,6 +35,9 @@ class Address:
     port: int = 0
     database: str = ""
     tls: bool = False
+    shards: int = 1
+    replicas: int = 1
+    """Of a collection that is made new on a server: into how many parts, and each how often."""
 
     def __str__(self) -> str:
         place = str(self.path) if self.path is not None else f"{self.host}:{self.port}"
@@ -58,7 +61,10 @@ def is_address(where: object) -> bool:
 
 def as_where(text: str) -> Where:
     """What a person typed: an address, checked, or the path of a folder."""
-    return str(parse_address(text)) if is_address(text) else Path(text)
+    if not is_address(text):
+        return Path(text)
+    parse_address(text)
+    return text
 
 
 def parse_address(text: str) -> Address:
@@ -67,7 +73,9 @@ def parse_address(text: str) -> Address:
         engines = ", ".join(f"{engine}://" for engine in PORTS)
         raise InputError(f"{text}: no engine is known by this address. Addresses begin with {engines}.")
     engine, tls = found["engine"], bool(found["tls"])
-    place, _, collection = found["rest"].rpartition("/")
+    rest, _, asked = found["rest"].partition("?")
+    options = _options(text, engine, asked)
+    place, _, collection = rest.rpartition("/")
     if not place or not _COLLECTION.match(collection):
         raise _unreadable(text, engine, f"{collection!r} is no name of a collection")
     if place.endswith(FILE_ENDINGS[engine]):
@@ -79,7 +87,18 @@ def parse_address(text: str) -> Address:
     port = int(host["port"] or PORTS[engine])
     if not 0 < port < 1 << 16:
         raise _unreadable(text, engine, f"there is no port {port}")
-    return Address(engine, collection, host=host["host"], port=port, database=database, tls=tls)
+    return Address(engine, collection, None, host["host"], port, database, tls, **options)
+
+
+def _options(text: str, engine: str, asked: str) -> dict[str, int]:
+    """``shards=4&replicas=2``."""
+    options: dict[str, int] = {}
+    for part in asked.split("&") if asked else ():
+        name, _, value = part.partition("=")
+        if name not in ("shards", "replicas") or not value.isdecimal() or not 0 < int(value) <= 1024:
+            raise _unreadable(text, engine, f"{part!r} is not understood; shards=4 and replicas=2 are")
+        options[name] = int(value)
+    return options
 
 
 def _unreadable(text: str, engine: str, why: str) -> InputError:

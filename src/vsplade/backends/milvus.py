@@ -56,8 +56,9 @@ class MilvusCollection:
     most_results = MOST_RESULTS
 
     def __init__(self, address: Address) -> None:
-        logging.getLogger("pymilvus").setLevel(logging.CRITICAL + 1)  # it prints traces of what we report
-        self.where = str(address)
+        for name in ("pymilvus", "grpc"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)  # they print traces of what we report
+        self.where, self._address = str(address), address
         self.serves_processes = address.path is None
         self._pages = address.collection
         self._windows, self._records = address.collection + WINDOWS, address.collection + RECORDS
@@ -75,7 +76,8 @@ class MilvusCollection:
             self._there = {name for name in wanted if self._client.has_collection(name)}
             for name in self._there:
                 check_fields(self._client, name, wanted[name], self.where)
-                self._client.load_collection(name)
+                if not self._lite:
+                    self._client.load_collection(name, replica_number=self._address.replicas)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -95,7 +97,7 @@ class MilvusCollection:
     def create(self) -> None:
         with self._errors():
             if self._pages not in self._there:
-                create_pages(self._client, self._pages, scalar_index=not self._lite)
+                create_pages(self._client, self._pages, not self._lite, self._address.shards)
             if self._records not in self._there:
                 create_records(self._client, self._records)
         self._there |= {self._pages, self._records}
@@ -105,7 +107,8 @@ class MilvusCollection:
         windows = [entity for row in rows for entity in _window_entities(row)]
         with self._errors():
             if windows and self._windows not in self._there:
-                create_windows(self._client, self._windows, len(windows[0]["direction"]))
+                dimensions = len(windows[0]["direction"])
+                create_windows(self._client, self._windows, dimensions, self._address.shards)
                 self._there.add(self._windows)
             self._remove_windows([row.key for row in rows])
             for batch in batched(windows, BATCH):

@@ -45,7 +45,7 @@ RECORD_FIELDS = {
 _SHORT = {"key": 64, "page_key": 64, "stamp": 64}
 
 
-def create_pages(client: MilvusClient, name: str, scalar_index: bool) -> None:
+def create_pages(client: MilvusClient, name: str, scalar_index: bool, shards: int) -> None:
     indexes = client.prepare_index_params()
     indexes.add_index(
         "vector",
@@ -55,23 +55,28 @@ def create_pages(client: MilvusClient, name: str, scalar_index: bool) -> None:
     )
     if scalar_index:
         indexes.add_index("terms", index_type="INVERTED")
-    _create(client, name, PAGE_FIELDS, indexes)
+    _create(client, name, PAGE_FIELDS, indexes, shards)
 
 
-def create_windows(client: MilvusClient, name: str, dimensions: int) -> None:
+def create_windows(client: MilvusClient, name: str, dimensions: int, shards: int) -> None:
     indexes = client.prepare_index_params()
     indexes.add_index("direction", index_type="FLAT", metric_type="COSINE")
-    _create(client, name, WINDOW_FIELDS, indexes, dimensions)
+    _create(client, name, WINDOW_FIELDS, indexes, shards, dimensions)
 
 
 def create_records(client: MilvusClient, name: str) -> None:
     indexes = client.prepare_index_params()
     indexes.add_index("nothing", index_type="FLAT", metric_type="L2")
-    _create(client, name, RECORD_FIELDS, indexes, 2)
+    _create(client, name, RECORD_FIELDS, indexes, 1, 2)
 
 
 def _create(
-    client: MilvusClient, name: str, fields: dict[str, DataType], indexes: Any, dimensions: int = 0
+    client: MilvusClient,
+    name: str,
+    fields: dict[str, DataType],
+    indexes: Any,
+    shards: int,
+    dimensions: int = 0,
 ) -> None:
     schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
     for field, kind in fields.items():
@@ -79,11 +84,13 @@ def _create(
         if kind == DataType.VARCHAR:
             given["max_length"] = _SHORT.get(field, TEXT)
         elif kind == DataType.ARRAY:
-            given |= {"element_type": DataType.INT64, "max_capacity": MOST_TERMS}
+            given |= {"element_type": DataType.INT32, "max_capacity": MOST_TERMS}
         elif kind == DataType.FLOAT_VECTOR:
             given["dim"] = dimensions
         schema.add_field(field, kind, is_primary=field == "key", **given)
-    client.create_collection(name, schema=schema, index_params=indexes, consistency_level="Bounded")
+    client.create_collection(
+        name, schema=schema, index_params=indexes, consistency_level="Bounded", num_shards=shards
+    )
 
 
 def check_fields(client: MilvusClient, name: str, wanted: dict[str, DataType], where: str) -> None:
