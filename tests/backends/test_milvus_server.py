@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.backends.test_bad_engines import unused_port
 from tests.backends.test_conformance import PAGES, Corpus, agree, fill
+
 from vsplade.errors import EngineError
 from vsplade.search.index import Index
 from vsplade.search.open_index import open_index
