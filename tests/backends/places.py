@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-ENGINES = ("milvus",)
+ENGINES = ("milvus", "qdrant")
 PLACES = ("folder", *ENGINES)
 """``folder`` is the index that all others must agree with."""
 
@@ -13,4 +13,7 @@ def where(place: str, folder: Path, name: str = "pages") -> Path | str:
     """A place in a test's own folder."""
     if place == "folder":
         return folder / name
-    return {"milvus": f"milvus://{folder}/milvus.db/{name}"}[place]
+    return {
+        "milvus": f"milvus://{folder}/milvus.db/{name}",
+        "qdrant": f"qdrant://{folder}/edge.qdrant/{name}",
+    }[place]

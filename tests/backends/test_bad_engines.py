@@ -28,7 +28,7 @@ def unused_port() -> int:
         return port
 
 
-@pytest.mark.parametrize("engine", ["milvus"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_no_server(engine: str) -> None:
     address = f"{engine}://127.0.0.1:{unused_port()}/pages"
     for use in (open_index, open_writer):
@@ -48,10 +48,20 @@ def test_an_old_milvus_is_refused() -> None:
         check_version(version, "milvus://h/p")
 
 
-def test_the_client_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_qdrant_is_refused() -> None:
+    from vsplade.backends.qdrant_server_store import check_version
+
+    for version in ("1.9.2", "0.11.0", "unknown"):
+        with pytest.raises(EngineError, match=rf"qdrant://h/p: this is Qdrant {version}"):
+            check_version(version, "qdrant://h/p")
+    check_version("1.16.0", "qdrant://h/p")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_client_is_missing(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vsplade.backends.connect.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"vsplade\[milvus\]"):
-        open_index("milvus://h/p")
+    with pytest.raises(MissingExtraError, match=rf"vsplade\[{engine}\]"):
+        open_index(f"{engine}://h/p")
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -31,9 +31,9 @@ from vsplade.backends.milvus_schema import (
     create_records,
     create_windows,
 )
+from vsplade.backends.near_windows import joined_windows, nearest_pages
 from vsplade.errors import EngineError, InputError
 from vsplade.store.manifest import JsonValue
-from vsplade.store.meaning_windows import MAX_WINDOWS
 from vsplade.store.postings import MAX_VOCABULARY
 from vsplade.types import Direction, SparseVector, Windows
 
@@ -145,17 +145,12 @@ class MilvusCollection:
             expression(Narrowing(among=tuple(keys)), "page_key"),
             ["key", "page_key", "cluster", "direction"],
         )
-        parts: dict[str, list[tuple[int, Any, int]]] = {}
-        for row in rows:
-            number = int(row["key"].rpartition("-")[2])
-            parts.setdefault(row["page_key"], []).append((number, row["direction"], row["cluster"]))
-        return {
-            key: Windows(
-                np.array([codes for _, codes, _ in sorted(group)], np.float32).astype(np.int8),
-                np.array([cluster for _, _, cluster in sorted(group)], np.uint16),
-            )
-            for key, group in parts.items()
-        }
+        return joined_windows(
+            [
+                (row["page_key"], int(row["key"].rpartition("-")[2]), row["direction"], row["cluster"])
+                for row in rows
+            ]
+        )
 
     def _get(self, name: str, filter: str, fields: list[str]) -> Iterator[dict[str, Any]]:
         """All rows, in no order."""
@@ -198,20 +193,11 @@ class MilvusCollection:
         return [[_found(hit["entity"], hit["distance"]) for hit in hits] for hits in answers]
 
     def nearest(self, direction: Direction, k: int, narrowing: Narrowing) -> list[Found]:
-        """Windows are found one by one, so more are asked for until there are enough pages."""
         if self._windows not in self._there:
             return []
-        limit = 4 * k if narrowing.among is None else MAX_WINDOWS * len(narrowing.among)
-        best: dict[str, float] = {}
-        while True:
-            limit = min(limit, MOST_RESULTS)
-            found = self._nearest_windows(direction, limit, narrowing)
-            for key, cosine in found:
-                best.setdefault(key, cosine)  # the best of a page comes first
-            if len(best) >= k or len(found) < limit or limit == MOST_RESULTS:
-                break
-            limit *= 4
-        chosen = dict(list(best.items())[:k])
+        chosen = nearest_pages(
+            lambda limit: self._nearest_windows(direction, limit, narrowing), k, narrowing, MOST_RESULTS
+        )
         with self._errors():
             rows = self._get(
                 self._pages, expression(Narrowing(among=tuple(chosen)), "key"), ["key", "place", "page"]
