@@ -60,6 +60,22 @@ def folder_of(index: Where, what: str) -> Path:
     raise InputError(f"{index}: {what} is for indexes in a folder; the engine looks after its own files.")
 
 
+def indexes_option(command: Command) -> Command:
+    """``--index``, of which several may be given."""
+    option = click.option(
+        "--index",
+        "index_dirs",
+        metavar="DIR",
+        multiple=True,
+        type=INDEX,
+        callback=lambda context, option, given: given or (_or_default(context, option, None),),
+        help="The folder that holds the index, or its address on another engine; folders given several times "
+        "are searched as one. Default: the environment variable VSPLADE_INDEX, or .vsplade in this folder or "
+        "one above it.",
+    )
+    return option(command)
+
+
 OWN_INDEX = ".vsplade"
 """A folder's own index, below it."""
 

@@ -15,7 +15,7 @@ from vsplade.cli.common import (
     INDEX,
     encoder_option,
     filter_option,
-    index_option,
+    indexes_option,
     json_option,
     password_options,
     print_json,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("query")
-@index_option
+@indexes_option
 @click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="Results to show.")
 @filter_option
 @click.option(
@@ -113,7 +113,7 @@ if TYPE_CHECKING:
 @json_option
 def search(
     query: str,
-    index_dir: Where,
+    index_dirs: tuple[Where, ...],
     k: int,
     filters: tuple[str, ...],
     two_stage: int | None,
@@ -140,7 +140,7 @@ def search(
     from vsplade.encode import load_encoder
     from vsplade.search.open_index import open_index
 
-    index = open_index(index_dir, encoder=load_encoder(encoder) if encoder else None)
+    index = open_index(index_dirs, encoder=load_encoder(encoder) if encoder else None)
     joined = Joined(fuse, fuse_with, weights, fusion)
     asked = Asked(query, filters, max(k, rerank_depth) if rerank else k, min_score, words_only)
     hits = find(index, asked, joined, two_stage)

@@ -51,6 +51,11 @@ class PageIndex(ABC):
         self._encoder = encoder
         self._nameless = False
 
+    @property
+    def places(self) -> Sequence[Path | str]:
+        """Several where several indexes are read as one."""
+        return (self.where,)
+
     # -- what it is -----------------------------------------------------------------------------------
 
     @property
