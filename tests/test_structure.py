@@ -25,7 +25,7 @@ LAYERS = (
     {"pages"},
     {"encode", "store"},
     {"backends"},
-    {"ingest"},
+    {"ingest", "reading"},
     {"search"},
     {"exchange", "evaluate", "train"},
     {"serve", "integrations", "scale"},

@@ -88,8 +88,9 @@ class MeaningModel:
 
     @cached_property
     def _codes(self) -> NDArray[np.int8]:
-        codes: NDArray[np.int8] = np.load(self._folder / "query.npy", mmap_mode="r", allow_pickle=False)
-        return codes
+        codes = np.load(self._folder / "query.npy", mmap_mode="r", allow_pickle=False)
+        plain: NDArray[np.int8] = np.asarray(codes)  # a row of a memmap takes as long as the rest of a query
+        return plain
 
     @cached_property
     def _scale(self) -> NDArray[np.float32]:
@@ -133,7 +134,7 @@ class MeaningModel:
             return None
         vector = (total / length).astype(np.float32)
         nearness = self._centroids @ vector
-        return Direction(vector, np.argsort(-nearness, kind="stable").astype(np.uint16))
+        return Direction(vector, np.argsort(-nearness).astype(np.uint16))
 
     def vectors(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         """Rows of the table: long ones for tokens that tell much."""

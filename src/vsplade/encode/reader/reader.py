@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -240,9 +240,10 @@ class ReaderEncoder:
         written = self._words.readings(text)
         text_terms = [term for unit in written[0] for term in self._words.pieces(unit)]
         terms = set(text_terms)
-        for term, other in self._related_to(terms):
-            share = self._config["related"] * float(min(table[term], table[other]))
-            weights[other] = max(weights.get(other, 0.0), share)
+        for term in terms:
+            for other in self._related_to(term):
+                share = self._config["related"] * float(min(table[term], table[other]))
+                weights[other] = max(weights.get(other, 0.0), share)
         weights |= {term: float(table[term]) for term in terms}
         heavy = {term: weight for term, weight in weights.items() if weight >= self._config["lightest"]}
         kept = heavy or weights
@@ -255,14 +256,17 @@ class ReaderEncoder:
             words | {len(self._tokenizer) + number: weight for number, weight in behind.items()}
         )
 
-    def _related_to(self, terms: Collection[int]) -> Iterator[tuple[int, int]]:
-        """Every term with each one that it also asks for."""
-        asked = np.fromiter(terms, np.int64, len(terms))
-        column = self._related[:, 0]
-        firsts, lasts = (np.searchsorted(column, asked + more).tolist() for more in (0, 1))
-        for term, first, last in zip(asked.tolist(), firsts, lasts, strict=True):
-            for other in self._related[first:last, 1].tolist() if first < last else ():
-                yield term, other
+    def _related_to(self, term: int) -> list[int]:
+        """The terms that a term of the query also asks for."""
+        if term not in self._known_relations:
+            first, last = np.searchsorted(self._related[:, 0], (term, term + 1)).tolist()
+            self._known_relations[term] = self._related[first:last, 1].tolist()
+        return self._known_relations[term]
+
+    @cached_property
+    def _known_relations(self) -> dict[int, list[int]]:
+        """Those of the terms that were asked for; no more than the vocabulary has."""
+        return {}
 
     @cached_property
     def _words(self) -> ReaderWords:
