@@ -14,8 +14,8 @@ from vsplade.backends.collection import Found, Narrowing, Row, batched, key_of
 from vsplade.backends.collection_writer import STATE, read_manifest, stored_identity, stored_page
 from vsplade.backends.connect import connect
 from vsplade.errors import InputError
-from vsplade.search.by_meaning import DEPTH, meaning_weight
-from vsplade.search.collection_search import Allowed, by_words, with_meaning
+from vsplade.search.by_meaning import DEPTH
+from vsplade.search.collection_search import Allowed, by_words, weight_of_meaning, with_meaning
 from vsplade.search.conditions import Conditions
 from vsplade.search.filters import Filter
 from vsplade.search.hits import Hits
@@ -226,7 +226,7 @@ class CollectionIndex(PageIndex):
         if query.meaning is None:
             return 0.0
         (words,) = by_words(self._collection, [query], DEPTH, Allowed())
-        return meaning_weight(query, [page.score for page in words])
+        return weight_of_meaning(self._collection, query, words)
 
     def look_up(self, query: Query, filter: FilterLike = None) -> list[WordMatch]:
         chosen = Filter.of(filter)

@@ -10,9 +10,11 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from vsplade.backends.collection import Collection, Found, Narrowing
 from vsplade.errors import VspladeWarning
-from vsplade.search.by_meaning import DEPTH, meaning_weight
+from vsplade.search.by_meaning import DEPTH, LOOKED_AT, meaning_weight
 from vsplade.search.conditions import Conditions
 from vsplade.search.filters import Filter
 from vsplade.types import Direction, QueryWord, SparseVector
@@ -101,7 +103,7 @@ def with_meaning(
     direction = query.meaning
     if not isinstance(direction, Direction):
         return list(words[:k]), 0.0
-    weight = meaning_weight(query, [page.score for page in words[:10]])
+    weight = weight_of_meaning(collection, query, words)
     known = {page.key: page for page in words}
     near = nearest(collection, direction, max(k, DEPTH), allowed)
     cosines = {page.key: page.score for page in near}
@@ -119,6 +121,20 @@ def with_meaning(
         for key, page in {**known, **new}.items()
     ]
     return [page for page in ordered(joined)[:k] if page.score > 0], weight
+
+
+def weight_of_meaning(collection: Collection, query: SparseVector, words: Sequence[Found]) -> float:
+    """``words`` are the best pages by words."""
+
+    def covered(asked: SparseVector) -> float:
+        rows = collection.fetch([page.key for page in words[:LOOKED_AT]])
+        held = (asked.weights[np.isin(asked.terms, row.vector.terms)] for row in rows.values())
+        return max((float(weights.sum(dtype=np.float64)) for weights in held), default=0.0)
+
+    direction = query.meaning
+    if not isinstance(direction, Direction):
+        return 0.0
+    return meaning_weight(query, direction.vocabulary, words[0].score if words else None, covered)
 
 
 def nearest(collection: Collection, direction: Direction, k: int, allowed: Allowed) -> list[Found]:
