@@ -24,7 +24,7 @@ LAYERS = (
     {"config", "jsonl", "client"},
     {"pages"},
     {"encode", "store"},
-    {"ingest"},
+    {"ingest", "reading"},
     {"search"},
     {"exchange", "evaluate", "train"},
     {"serve", "integrations", "scale"},
