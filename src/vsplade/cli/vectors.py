@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("seismic", "anserini", "ciff")
 """As ``results.exports`` has them; repeated here so that ``--help`` need not import it. A test compares."""
+ENGINE_FORMATS = ("opensearch", "opensearch-sparse", "vespa")
+"""Out only, in a folder with a schema and the pages."""
 PARQUET = "parquet"
 """Out and in, in a folder of shards."""
 
@@ -267,8 +269,19 @@ class EncodedPages:
 
 @click.command()
 @index_option
-@click.option("--output", required=True, metavar="FILE", help="The file to write; of parquet the folder.")
-@click.option("--format", "form", type=click.Choice((*FORMATS, PARQUET)), required=True, help="Of the file.")
+@click.option(
+    "--output",
+    required=True,
+    metavar="FILE",
+    help="The file to write; of opensearch, opensearch-sparse, vespa and parquet a new folder.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice((*FORMATS, *ENGINE_FORMATS, PARQUET)),
+    required=True,
+    help="Of the file.",
+)
 @to_whole_numbers
 @json_option
 def export(index_dir: Where, output: str, form: str, scale: float, as_json: bool) -> None:
@@ -280,6 +293,10 @@ def export(index_dir: Where, output: str, form: str, scale: float, as_json: bool
         from vsplade.exchange.parquet_index import export_parquet
 
         pages = export_parquet(index, output)
+    elif form in ENGINE_FORMATS:
+        from vsplade.exchange.engine_files import export_engine_files
+
+        pages = export_engine_files(index, Path(output), form, scale)
     else:
         from vsplade.exchange.vector_files import export_vectors
 
