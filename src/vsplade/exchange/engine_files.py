@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -57,7 +58,7 @@ def export_engine_files(source: VectorSource, folder: Path, format: str, scale: 
     folder.mkdir(parents=True, exist_ok=True)
     if format == "vespa":
         write_durably(folder / "page.sd", [_SCHEMA.encode()])
-        write_durably(folder / "feed.jsonl", _lines(source, lambda *page: _vespa(*page, scale)))
+        write_durably(folder / "feed.jsonl", _lines(source, partial(_vespa, scale)))
     else:
         write_durably(folder / "mapping.json", [json.dumps(mapping(format), indent=2).encode()])
         write_durably(folder / "bulk.ndjson", _lines(source, _opensearch))
@@ -99,7 +100,7 @@ def _opensearch(page_id: str, vector: SparseVector, metadata: Metadata) -> list[
     return [{"index": {"_id": page_id}}, page]
 
 
-def _vespa(page_id: str, vector: SparseVector, metadata: Metadata, scale: float) -> list[Mapping[str, Any]]:
+def _vespa(scale: float, page_id: str, vector: SparseVector, metadata: Metadata) -> list[Mapping[str, Any]]:
     page = _page(page_id, metadata)
     page.pop("path", None)
     weights = _weights(vector)
