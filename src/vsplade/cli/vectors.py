@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -166,18 +165,18 @@ class EncodedPages:
         self.pages = 0
         """Vectors made so far."""
         self._files, self._encoder, self._limits, self._workers = found.files, encoder, limits, workers
-        self._waiting: deque[tuple[str, Metadata]] = deque()
 
     def vectors(self) -> Iterator[tuple[str, SparseVector]]:
         return ((page_id, vector) for page_id, vector, _ in self.pages_with_metadata())
 
     def pages_with_metadata(self) -> Iterator[tuple[str, SparseVector, Metadata]]:
-        for vector in self._encoder.encode_pages(self._readable()):
+        from vsplade.encode.keyed import encode_keyed
+
+        for (page_id, metadata), vector in encode_keyed(self._encoder, self._readable()):
             self.pages += 1
-            page_id, metadata = self._waiting.popleft()
             yield page_id, vector, metadata
 
-    def _readable(self) -> Iterator[Page]:
+    def _readable(self) -> Iterator[tuple[tuple[str, Metadata], Page]]:
         from vsplade.pages import FileProblem, name_files, render_for
 
         files = name_files(self._files)
@@ -187,8 +186,7 @@ class EncodedPages:
             else:
                 page = result.page
                 own: Metadata = {"path": page.path, "page_num": page.number, "pages": result.pages}
-                self._waiting.append((page.id, {**page.metadata, **own}))
-                yield result.page
+                yield (page.id, {**page.metadata, **own}), page
 
 
 @click.command()
