@@ -43,13 +43,13 @@ def write_pairs(folder: Path, pages: int, workers: int) -> Path:
 
 def first_pairs(batch: Any, count: int) -> Any:
     """Some pairs of a batch whose pages all have as many tiles."""
-    from vsplade.train.batches import Batch, Tokens
+    from vsplade.train.batches import Tokens, TrainingBatch
 
     queries, pages, captions = (
         Tokens(t.ids[:count], t.mask[:count]) for t in (batch.queries, batch.pages, batch.captions)
     )
     tiles = len(batch.tiles) // len(batch.pages.ids)
-    return Batch(queries, pages, batch.tiles[: count * tiles], captions)
+    return TrainingBatch(queries, pages, batch.tiles[: count * tiles], captions)
 
 
 def product_flops(_: Any, left: Any, right: Any, **others: Any) -> int:

@@ -269,6 +269,13 @@ class WeighingEncoder(Encoder, Protocol):
 
 
 @runtime_checkable
+class TextReadingEncoder(Encoder, Protocol):
+    """An encoder that makes a page's vector of its text, too."""
+
+    def encode_text(self, text: str) -> SparseVector: ...
+
+
+@runtime_checkable
 class MeaningEncoder(Encoder, Protocol):
     """An encoder that also says what pages and queries are about. No network may run for a query."""
 

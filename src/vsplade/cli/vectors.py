@@ -27,15 +27,13 @@ from vsplade.cli.common import (
     workers_option,
 )
 from vsplade.errors import InputError
+from vsplade.exchange import FORMATS, IMPORTS
 
 if TYPE_CHECKING:
     from vsplade.pages import FileProblem, Limits
     from vsplade.scale.encode_run import EncodeReport
     from vsplade.types import Encoder, Metadata, Page, SparseVector
 
-
-FORMATS = ("seismic", "anserini", "ciff")
-"""As ``results.exports`` has them; repeated here so that ``--help`` need not import it. A test compares."""
 PARQUET = "parquet"
 """Out and in, in a folder of shards."""
 
@@ -217,9 +215,7 @@ def export(index_dir: Path, output: str, form: str, scale: float, as_json: bool)
 @click.command("import")
 @click.argument("source", metavar="FILE")
 @index_option
-@click.option(
-    "--format", "form", type=click.Choice((*FORMATS[:2], PARQUET)), required=True, help="Of the file."
-)
+@click.option("--format", "form", type=click.Choice((*IMPORTS, PARQUET)), required=True, help="Of the file.")
 @from_whole_numbers
 @encoder_option
 @json_option
