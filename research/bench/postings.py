@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,18 +26,33 @@ class Postings:
     weights: NDArray[np.float32]
 
     @classmethod
-    def of(cls, spec: CorpusSpec, tell: Tell = lambda pages: None) -> Postings:
-        """Makes the corpus twice (once to count), so that only the result is held in memory."""
+    def of(cls, spec: CorpusSpec, tell: Tell = lambda pages: None, most: int = 0) -> Postings:
+        """Makes the corpus twice (once to count), so that only the result is held in memory. ``most`` > 0:
+        only so many of the heaviest terms of each page.
+        """
         counts = np.zeros(spec.vocabulary + 1, dtype=np.int64)
-        for piece in generate(spec):
+        for piece in _pruned(spec, most):
             counts[1:] += np.bincount(piece.terms, minlength=spec.vocabulary)
         starts = np.cumsum(counts)
         pages = np.empty(int(starts[-1]), dtype=np.uint32)
         weights = np.empty(int(starts[-1]), dtype=np.float32)
         ends = starts[:-1].copy()
-        for piece in generate(spec, tell):
+        for piece in _pruned(spec, most, tell):
             _scatter(piece.first_page, piece.offsets, piece.terms, piece.weights, ends, pages, weights)
         return cls(starts, pages, weights)
+
+
+def _pruned(spec: CorpusSpec, most: int, tell: Tell = lambda pages: None) -> Iterator[Piece]:
+    for piece in generate(spec, tell):
+        yield heaviest(piece, most) if most else piece
+
+
+def heaviest(piece: Piece, most: int) -> Piece:
+    """At most so many terms of each page; of equal weights the smaller term."""
+    kept = np.zeros(len(piece.terms), dtype=np.bool_)
+    _mark_heaviest(piece.offsets, piece.weights, most, kept)
+    offsets = np.concatenate(([0], np.cumsum(kept)))[piece.offsets].astype(np.int64)
+    return Piece(piece.first_page, offsets, piece.terms[kept], piece.weights[kept])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +139,15 @@ def _keep_best(
         values = np.concatenate([best_scores[query], row[candidates]])
         order = np.lexsort((pages, -values))[:k]
         best_pages[query], best_scores[query] = pages[order], values[order]
+
+
+@njit(cache=True)
+def _mark_heaviest(offsets, weights, most, kept):  # type: ignore[no-untyped-def]
+    for row in range(len(offsets) - 1):
+        low, high = offsets[row], offsets[row + 1]
+        order = np.argsort(-weights[low:high], kind="mergesort")
+        for place in order[:most]:
+            kept[low + place] = True
 
 
 @njit(cache=True)

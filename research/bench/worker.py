@@ -16,14 +16,26 @@ from typing import Any
 import numpy as np
 
 from research.bench.corpus import CorpusSpec, make_queries
-from research.bench.engines import Engine, Scipy, Stream, Vsplade, VspladeBatch, VspladeIds
-from research.bench.peers import Bm25s, Pisa, Qdrant, Seismic
+from research.bench.engines import Engine, Scipy, Stream, Vsplade, VspladeBatch, VspladeIds, VspladeTwoStage
+from research.bench.peers import Bm25s, Pisa, PisaTwoStage, Qdrant, Seismic
 from research.bench.postings import Oracle
 from vsplade.types import SparseVector
 
 ENGINES: dict[str, type[Engine]] = {
     engine.name: engine
-    for engine in (Vsplade, VspladeIds, VspladeBatch, Stream, Pisa, Qdrant, Seismic, Bm25s, Scipy)
+    for engine in (
+        Vsplade,
+        VspladeIds,
+        VspladeBatch,
+        VspladeTwoStage,
+        Stream,
+        Pisa,
+        PisaTwoStage,
+        Qdrant,
+        Seismic,
+        Bm25s,
+        Scipy,
+    )
 }
 
 

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from research.experiments import behaviour, flops, grounding, growth, lexicon, scale
+from research.experiments import behaviour, cases, flops, fusing, grounding, growth, lexicon, reranking, scale
+from research.experiments.embeddings import Embeddings
 from research.experiments.knownitem import page_texts
 from vsplade.encode import load_encoder
 from vsplade.errors import InputError, VspladeError
@@ -16,6 +17,8 @@ from vsplade.evaluate import PageVectors, evaluate_dataset, read_page_texts, rea
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.evaluator import bm25_encoder, encode_texts
 from vsplade.evaluate.hub import open_dataset
+from vsplade.evaluate.runs import Run
+from vsplade.search.index import Index
 from vsplade.types import Encoder
 
 PAPER_PAGES = 18_700_000
@@ -73,6 +76,11 @@ def run_behaviour(options: argparse.Namespace) -> object:
 
 def run_subsets(options: argparse.Namespace) -> object:
     dataset = open_dataset(options.dataset, options.data)
+    rows = behaviour.query_subsets(dataset, _runs(options, dataset))
+    return {"dataset": dataset.name, "measure": "recall@5", "rows": rows}
+
+
+def _runs(options: argparse.Namespace, dataset: Dataset) -> dict[str, Run]:
     if not options.run:
         raise InputError("This experiment compares runs: give --run NAME=FILE, at least once.")
     runs = {}
@@ -81,7 +89,31 @@ def run_subsets(options: argparse.Namespace) -> object:
         if not path:
             raise InputError(f"Cannot read --run {given!r}: write NAME=FILE.")
         runs[name] = read_run(path, dataset.queries, dataset.image_ids)
-    return {"dataset": dataset.name, "measure": "recall@5", "rows": behaviour.query_subsets(dataset, runs)}
+    return runs
+
+
+def run_fusion(options: argparse.Namespace) -> object:
+    """The sparse run first, then dense ones: the best weight of every two, as at the paper's scale."""
+    dataset = open_dataset(options.dataset, options.data)
+    return {"dataset": dataset.name, "rows": fusing.fusion_at_scale(dataset, _runs(options, dataset))}
+
+
+def run_reranking(options: argparse.Namespace) -> object:
+    """Every run's first 100 pages by --model: a ColModernVBERT, or minilm over --texts."""
+    dataset = open_dataset(options.dataset, options.data)
+    runs = _runs(options, dataset)
+    if options.model == "minilm":
+        rerank = reranking.text_reranker(dataset, _texts(options, dataset))
+    else:
+        rerank = reranking.picture_reranker(dataset, options.model)
+    rows = reranking.reranking(dataset, runs, rerank)
+    return {"dataset": dataset.name, "model": options.model, "rows": rows}
+
+
+def run_cases(options: argparse.Namespace) -> object:
+    dataset, encoder, vectors = _inputs(options)
+    found = cases.token_cases(dataset, encoder, vectors, _texts(options, dataset))
+    return {"dataset": dataset.name, "encoder": encoder.name, "cases": found}
 
 
 def run_flops(options: argparse.Namespace) -> object:
@@ -96,16 +128,31 @@ def run_flops(options: argparse.Namespace) -> object:
 
 
 def run_scale(options: argparse.Namespace) -> object:
-    """Full and two-stage search on the data set; with --sizes also faiss on so many random rows."""
-    dataset, encoder, vectors = _inputs(options)
-    sparse = scale.two_stage(dataset, encoder, vectors)
+    """Full and two-stage search, of --index as it is or of the data set's vectors, beside dense search over
+    --embeddings; with --sizes also faiss on so many random rows.
+    """
+    threads = tuple(options.threads or scale.thread_counts())
+    if options.index:
+        dataset, encoder = open_dataset(options.dataset, options.data), load_encoder(options.encoder)
+        sparse = scale.search_table(dataset, encoder, options.index, threads)
+    else:
+        dataset, encoder, vectors = _inputs(options)
+        sparse = scale.two_stage(dataset, encoder, vectors, threads=threads)
+    for path in options.embeddings:
+        sparse += scale.dense_table(dataset, Embeddings.load(path), threads)
     dense = [
         scale.dense_latency(size, kind=kind) for size in options.sizes or () for kind in ("flat", "hnsw")
     ]
-    return {"dataset": dataset.name, "encoder": encoder.name, "sparse": sparse, "dense": dense}
+    return {"dataset": dataset.name, "encoder": encoder.name, "rows": sparse, "random rows": dense}
 
 
 def run_growth(options: argparse.Namespace) -> object:
+    """Of --index as it is (samples of its pages), or of the data set's vectors among others."""
+    if options.index:
+        dataset, encoder = open_dataset(options.dataset, options.data), load_encoder(options.encoder)
+        index = Index.open(options.index, encoder)
+        rows = growth.recall_in_samples(dataset, index, options.sizes or [len(index)])
+        return {"dataset": dataset.name, "encoder": encoder.name, "rows": rows}
     dataset, encoder, vectors = _inputs(options)
     others = []
     for path in options.others:
@@ -118,12 +165,18 @@ def run_growth(options: argparse.Namespace) -> object:
     found = PageVectors.collect(others)
     sizes = options.sizes or [len(vectors), len(vectors) + len(found)]
     rows = growth.recall_as_it_grows(dataset, encoder, vectors, found, sizes)
+    dense: list[dict[str, object]] = []
+    if options.embeddings:
+        own, *more = map(Embeddings.load, options.embeddings)
+        held = [size for size in sizes if size <= len(own.pages) + sum(len(other.pages) for other in more)]
+        dense = growth.dense_as_it_grows(dataset, own, Embeddings.joined(more) if more else None, held)
     line = {f"recall@5 at {PAPER_PAGES:,} pages": round(growth.extrapolate(rows, PAPER_PAGES), 3)}
     return {
         "dataset": dataset.name,
         "encoder": encoder.name,
         "real others": len(found),
         "rows": rows,
+        "dense rows": dense,
         "extrapolation, not measured": line,
     }
 
@@ -143,6 +196,9 @@ EXPERIMENTS: dict[str, Callable[[argparse.Namespace], object]] = {
     "flops": run_flops,
     "growth": run_growth,
     "scale": run_scale,
+    "fusion": run_fusion,
+    "reranking": run_reranking,
+    "cases": run_cases,
 }
 
 
@@ -155,10 +211,14 @@ def main() -> None:
     parser.add_argument("--vectors", type=Path, help="page vectors kept by vsplade eval --keep-vectors")
     parser.add_argument("--texts", type=Path, help="captions or OCR: {_id, text} lines")
     parser.add_argument("--reference", type=Path, help="grounding: texts of the pages; default: text layers")
-    parser.add_argument("--run", action="append", default=[], help="subsets: NAME=FILE, a TREC run")
+    parser.add_argument("--run", action="append", default=[], help="NAME=FILE, a TREC run")
     parser.add_argument("--others", type=Path, nargs="*", default=[], help="growth: vectors of other pages")
     parser.add_argument("--other-texts", type=Path, nargs="*", default=[], help="growth: other texts (jsonl)")
     parser.add_argument("--sizes", type=int, nargs="*", help="growth, scale: corpus sizes")
+    parser.add_argument("--index", type=Path, help="growth, scale: an index of vsplade, searched as it is")
+    parser.add_argument("--embeddings", type=Path, nargs="*", default=[], help="growth, scale: dense vectors")
+    parser.add_argument("--threads", type=int, nargs="*", help="scale; default: 1, 2, 4, ... up to 20")
+    parser.add_argument("--model", default="minilm", help="reranking: minilm, or a ColModernVBERT by name")
     options = parser.parse_args()
     try:
         print(json.dumps(EXPERIMENTS[options.experiment](options), indent=1))

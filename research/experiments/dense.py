@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.errors import InputError, MissingExtraError
-from vsplade.evaluate.dataset import Dataset, load_dataset, read_page_texts
+from vsplade.evaluate.dataset import Dataset, read_page_texts
+from vsplade.evaluate.hub import open_dataset
 from vsplade.evaluate.measures import measure
 from vsplade.evaluate.runs import Run, write_run
 
@@ -39,18 +40,21 @@ class TextEmbedder(Protocol):
 
 def sentence_embedder(model: str = "minilm", batch: int = 32) -> TextEmbedder:
     """A sentence-transformers model; texts are cut at the model's own length."""
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise MissingExtraError("Dense baselines", "dense") from error
-    folder = _bundled_minilm() if model == "minilm" else model
-    loaded = SentenceTransformer(folder, device="cpu")
+    loaded = sentence_model(model)
 
     def embed(texts: list[str]) -> Matrix:
         rows = loaded.encode(texts, batch_size=batch, normalize_embeddings=True, show_progress_bar=False)
         return np.ascontiguousarray(rows, dtype=np.float32)
 
     return embed
+
+
+def sentence_model(model: str, device: str = "cpu") -> Any:
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise MissingExtraError("Dense baselines", "dense") from error
+    return SentenceTransformer(_bundled_minilm() if model == "minilm" else model, device=device)
 
 
 def _bundled_minilm() -> str:
@@ -90,12 +94,25 @@ class DenseIndex:
 @dataclass(frozen=True, slots=True)
 class DenseResult:
     run: Run
-    dimensions: int
+    pages: tuple[str, ...]
+    page_rows: Matrix
+    query_rows: Matrix
     embed_s: float
     query_ms: float
     """Embedding one query, mean."""
     search_ms: float
     """Searching for one query, one thread, mean."""
+
+    @property
+    def dimensions(self) -> int:
+        return int(self.page_rows.shape[1])
+
+    def save(self, path: Path) -> None:
+        """As ``research.experiments.embeddings`` reads them."""
+        np.savez_compressed(
+            path, pages=np.array(self.pages), page_rows=self.page_rows, queries=np.array(list(self.run)),
+            query_rows=self.query_rows, query_ms=np.array(self.query_ms),
+        )  # fmt: skip
 
 
 def dense_run(
@@ -110,15 +127,17 @@ def dense_run(
     index = DenseIndex(rows, kind)
     _faiss().omp_set_num_threads(1)
     run: Run = {}
-    embed_ms, search_ms = [], []
+    embed_ms, search_ms, query_rows = [], [], []
     for query in dataset.judged:
         asked, embedding = _timed(lambda query=query: embed([dataset.queries[query]]))  # type: ignore[misc]
         (scores, numbers), searching = _timed(lambda asked=asked: index.search(asked, k))  # type: ignore[misc]
         found = zip(scores[0].tolist(), numbers[0].tolist(), strict=True)
         run[query] = {pages[number]: score for score, number in found if number >= 0}
+        query_rows.append(asked)
         embed_ms.append(embedding)
         search_ms.append(searching)
-    return DenseResult(run, rows.shape[1], embed_s, float(np.mean(embed_ms)), float(np.mean(search_ms)))
+    means = float(np.mean(embed_ms)), float(np.mean(search_ms))
+    return DenseResult(run, tuple(pages), rows, np.concatenate(query_rows), embed_s, *means)
 
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -141,18 +160,22 @@ def _faiss() -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("dataset", type=Path)
+    parser.add_argument("dataset", help="a folder, or a benchmark's name (visrag:mpdocvqa)")
+    parser.add_argument("--data", type=Path, help="where copies of the hub's data sets lie, as OWNER/NAME")
     parser.add_argument("--texts", type=Path, required=True, help="{_id, text} lines, plain or gzipped")
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--index", choices=("flat", "hnsw"), default="flat")
     parser.add_argument("--run", type=Path)
+    parser.add_argument("--embeddings", type=Path, help="keep pages' and queries' vectors (.npz)")
     options = parser.parse_args()
-    dataset = load_dataset(options.dataset)
+    dataset = open_dataset(options.dataset, options.data)
     texts = read_page_texts(options.texts, dataset.image_ids)
     texts.update(dict.fromkeys((dataset.image_ids or set()) - set(texts), ""))
     result = dense_run(dataset, texts, sentence_embedder(options.model), options.index)
     if options.run:
         write_run(options.run, result.run, tag=f"dense-{options.index}")
+    if options.embeddings:
+        result.save(options.embeddings)
     facts = {
         "dataset": dataset.name,
         "model": options.model,

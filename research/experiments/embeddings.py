@@ -1,7 +1,8 @@
 """Dense vectors of a data set's pages and queries, by whatever model made them: kept in a file, searched flat
 or by HNSW, over all pages or over the first of them.
 
-``research.experiments.dense`` makes them of page texts, ``research.experiments.mteb_model`` of page pictures.
+``research.experiments.dense --embeddings`` makes them of page texts. Of page pictures, any model's rows in a
+.npz with ``pages``, ``page_rows``, ``queries``, ``query_rows`` and ``query_ms`` will do.
 """
 
 from __future__ import annotations
@@ -43,12 +44,6 @@ class Embeddings:
         if len(self.pages) and self.page_rows.shape[1] != self.query_rows.shape[1]:
             raise InputError("Embeddings of pages and queries have different widths.")
 
-    def save(self, path: Path) -> None:
-        np.savez_compressed(
-            path, pages=np.array(self.pages), page_rows=self.page_rows, queries=np.array(self.queries),
-            query_rows=self.query_rows, query_ms=np.array(self.query_ms),
-        )  # fmt: skip
-
     @classmethod
     def load(cls, path: Path) -> Embeddings:
         try:
@@ -60,6 +55,13 @@ class Embeddings:
                 )  # fmt: skip
         except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise InputError(f"{path} holds no embeddings ({error}). Make them again.") from error
+
+    @classmethod
+    def joined(cls, several: Sequence[Embeddings]) -> Embeddings:
+        """The pages of all, with the queries of the first. Pages are named ``N/ID``, N counting from 0."""
+        pages = tuple(f"{n}/{page}" for n, one in enumerate(several) for page in one.pages)
+        rows = np.concatenate([one.page_rows for one in several])
+        return cls(pages, rows, several[0].queries, several[0].query_rows, several[0].query_ms)
 
     def among(self, pages: Sequence[str]) -> Embeddings:
         """Only these pages, in this order."""

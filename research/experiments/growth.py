@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+import zlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -26,6 +27,8 @@ from vsplade.store.writer import IndexWriter
 from vsplade.types import Encoder, SparseVector
 
 NAMES = ("recall@5", "recall@100", "ndcg@5")
+DEEPER = 1.5
+"""Times as deep as the mean needs: samples differ."""
 
 
 def recombined(real: Sequence[SparseVector], count: int, seed: int = 0) -> Iterator[SparseVector]:
@@ -106,9 +109,42 @@ def dense_as_it_grows(
     return found
 
 
-def _search(dataset: Dataset, index: Index) -> Run:
+def recall_in_samples(
+    dataset: Dataset, index: Index, sizes: Sequence[int], seed: int = 0
+) -> list[dict[str, object]]:
+    """The same from one deep search of an index that is there, however large: a smaller corpus is a random
+    sample of its pages with all relevant ones, and its ranking is the large one's without the others.
+
+    Exact where the depth sufficed: ``short`` counts queries with fewer than 100 pages left of a full list.
+    """
+    if not sizes or min(sizes) < 1 or max(sizes) > len(index):
+        raise InputError(f"Sizes must be between 1 and the index's {len(index)} pages; got {list(sizes)}.")
+    depth = min(len(index), math.ceil(DEEPER * 100 * len(index) / min(sizes)))
+    deep = _search(dataset, index, depth)
+    rows: list[dict[str, object]] = []
+    for size in sizes:
+        run: Run = {}
+        short = 0
+        for query, pages in deep.items():
+            relevant = dataset.qrels[query]
+            kept = [
+                page for page in pages if relevant.get(page, 0) > 0 or _sampled(page, size / len(index), seed)
+            ]
+            short += len(kept) < 100 and len(pages) == depth < len(index)
+            run[query] = {page: pages[page] for page in kept[:100]}
+        scores = measure(dataset.qrels, run, NAMES)
+        measured = {name: round(value, 4) for name, value in scores.items()}
+        rows.append({"pages": size, "short": short, **measured})
+    return rows
+
+
+def _sampled(page: str, share: float, seed: int) -> bool:
+    return zlib.crc32(f"{seed}/{page}".encode()) < share * 2**32
+
+
+def _search(dataset: Dataset, index: Index, k: int = 100) -> Run:
     vectors = [index.encode_query(dataset.queries[query]) for query in dataset.judged]
-    rankings = index.rank(vectors, 100)
+    rankings = index.rank(vectors, k)
     return {
         query: dict(zip(index.page_ids(ranking), ranking.scores.tolist(), strict=True))
         for query, ranking in zip(dataset.judged, rankings, strict=True)

@@ -66,28 +66,62 @@ def to_markdown(rows: tuple[PaperRow, ...] = ROWS) -> str:
     return "\n".join(lines) + "\n"
 
 
-def measured_row(folder: Path, name: str) -> str:
-    """A row of one's own from ``GROUP.SUBSET.json`` files, as runs/benchmark_table.sh keeps them.
+def measured_cells(folder: Path) -> dict[str, str]:
+    """The cells of one's own row from ``GROUP.SUBSET.json`` files, as runs/benchmark_table.sh keeps them.
 
     A column is the mean NDCG@5 of its subsets in points. One that is not complete says how many of them it
     stands for, and only a row of complete columns has an average: others cannot be compared with the paper's.
+    Sets that are none of the paper's have columns of their own.
     """
-    cells, complete = [], []
+    cells, complete = {}, []
+    known = {f"{group}.{subset}": group for group in COLUMNS for subset in BENCHMARKS[group]}
+    paths = {path.stem: path for path in sorted(folder.glob("*.json"))}
     for group in COLUMNS:
-        found = [
-            path for subset in BENCHMARKS[group] if (path := folder / f"{group}.{subset}.json").is_file()
-        ]
+        found = [path for name, path in paths.items() if known.get(name) == group]
         if not found:
-            cells.append("-")
+            cells[group] = "-"
             continue
         mean = 100 * sum(map(_ndcg, found)) / len(found)
         whole = len(found) == len(BENCHMARKS[group])
-        cells.append(f"{mean:.1f}" if whole else f"{mean:.1f} ({len(found)} of {len(BENCHMARKS[group])})")
+        cells[group] = f"{mean:.1f}" if whole else f"{mean:.1f} ({len(found)} of {len(BENCHMARKS[group])})"
         complete += [mean] if whole else []
-    average = f"{sum(complete) / len(COLUMNS):.1f}" if len(complete) == len(COLUMNS) else "-"
-    head = ["system", *COLUMNS, "average"]
-    lines = ["| " + " | ".join(row) + " |" for row in (head, [name, *cells, average])]
-    return "\n".join([lines[0], "|" + "---|" * len(head), lines[1]]) + "\n"
+    cells["average"] = f"{sum(complete) / len(COLUMNS):.1f}" if len(complete) == len(COLUMNS) else "-"
+    return cells | {name: f"{100 * _ndcg(path):.1f}" for name, path in paths.items() if name not in known}
+
+
+def measured_row(folder: Path, name: str) -> str:
+    """One's own row as Markdown."""
+    return _markdown([{"system": name, **measured_cells(folder)}])
+
+
+def measured_rows(folder: Path) -> list[dict[str, str]]:
+    """A row for every folder in ``folder``, by its name; columns that no row fills are left out."""
+    rows = [
+        {"system": path.name, **measured_cells(path)}
+        for path in sorted(folder.glob("*"))
+        if path.is_dir() and any(path.glob("*.json"))
+    ]
+    filled = [name for name in dict.fromkeys(key for row in rows for key in row) if _filled(rows, name)]
+    return [{name: row.get(name, "-") for name in filled} for row in rows]
+
+
+def _filled(rows: list[dict[str, str]], name: str) -> bool:
+    return any(row.get(name, "-") != "-" for row in rows)
+
+
+def _markdown(rows: list[dict[str, str]]) -> str:
+    head = list(rows[0])
+    lines = ["| " + " | ".join(cells) + " |" for cells in (head, *(list(row.values()) for row in rows))]
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]]) + "\n"
+
+
+def paper_rows(rows: tuple[PaperRow, ...] = ROWS) -> list[dict[str, object]]:
+    """The paper's own table as rows of a report."""
+    return [
+        {"system": row.name, "size": row.size, **dict(zip(COLUMNS, row.scores, strict=True)),
+         "average": row.average, "FLOPS": row.flops, "in mteb": row.mteb}
+        for row in rows
+    ]  # fmt: skip
 
 
 def _ndcg(path: Path) -> float:
@@ -100,12 +134,15 @@ def _ndcg(path: Path) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="A row of the paper's main table from results of one's own.")
-    parser.add_argument("folder", type=Path, help="with GROUP.SUBSET.json files of vsplade eval --json")
-    parser.add_argument("--name", default="ours", help="what the row is called")
+    parser = argparse.ArgumentParser(description="Rows of the paper's main table from results of one's own.")
+    parser.add_argument("folder", type=Path, help="with a folder of NAME.json files (vsplade eval) a row")
+    parser.add_argument("--name", help="the folder is one row, called so")
     options = parser.parse_args()
     try:
-        print(measured_row(options.folder, options.name), end="")
+        rows = measured_rows(options.folder) if options.name is None else []
+        if options.name is None and not rows:
+            raise InputError(f"{options.folder} has no folder with results of vsplade eval --json.")
+        print(_markdown(rows) if rows else measured_row(options.folder, options.name), end="")
     except VspladeError as error:
         sys.exit(f"Error: {error}")
 

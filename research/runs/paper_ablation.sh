@@ -7,12 +7,20 @@
 #   DATA      train/charts (pairs.jsonl.gz, images/), train/medquad.jsonl.gz, train/wikitables.*.jsonl.gz,
 #             train/reports/*.pdf, and the data sets dev/mpdocvqa and dev/slidevqa
 #   OCR       texts of the charts, JSON lines {"id": "images/NAME.webp", "caption": TEXT}; without it, Tesseract
-#             (where it is installed) reads the first 3,000 charts; that takes a quarter of an hour
+#             (where it is installed) reads the first CHARTS charts; that takes a quarter of an hour
+#   CHARTS, REPORT_PAGES   charts to train on, and pages of each report                      (default: 3000, 20)
+#   DEV       data sets to measure on                                                        (default: both above)
+# Every row is trained with three seeds; the table has the best step beside the last. A trial without a GPU:
+#   CHARTS=6 REPORT_PAGES=1 DEV=small research/runs/paper_ablation.sh OUT --steps 4 --batch 2 --seeds 1 --processes 0 --device cpu
 set -eu
 PYTHON=${PYTHON:-python}
 : "${DATA:?set DATA to the folder with train/ and dev/}"
 out=${1:?"usage: research/runs/paper_ablation.sh OUT [OPTION...]"}
 shift
+CHARTS=${CHARTS:-3000}
+REPORT_PAGES=${REPORT_PAGES:-20}
+DEV=${DEV:-$DATA/dev/mpdocvqa $DATA/dev/slidevqa}
+export CHARTS REPORT_PAGES
 mkdir -p "$out"
 PYTHONPATH=$(cd "$(dirname "$0")/../.." && pwd)${PYTHONPATH:+:$PYTHONPATH}
 export PYTHONPATH
@@ -42,8 +50,8 @@ with gzip.open(out / "texts.jsonl.gz", "wt", encoding="utf-8") as file:
 PY
 
 "$PYTHON" - "$DATA/train/reports" "$out/reports" << 'PY'
-"""Twenty pages of each report, with their text layer."""
-import json, random, sys
+"""Some pages of each report, with their text layer."""
+import json, os, random, sys
 from pathlib import Path
 
 import pypdfium2
@@ -61,7 +69,9 @@ for pdf in sorted(source.glob("*.pdf")):
         page = document[number]
         text = page.get_textpage().get_text_range()
         queries = pick_queries(text, PdfOptions(), f"{pdf.stem}-{number}")
-        if queries and kept < 20:
+        if kept == int(os.environ["REPORT_PAGES"]):
+            break
+        if queries:
             kept += 1
             name = f"images/{pdf.stem}-{number:04d}.webp"
             picture = page.render(scale=1152 / max(page.get_size()), grayscale=True).to_pil().convert("L")
@@ -73,7 +83,7 @@ PY
 ocr=${OCR:-$out/ocr.jsonl}
 if [ ! -s "$ocr" ] && command -v tesseract > /dev/null; then
     "$PYTHON" - "$DATA/train/charts" "$ocr" << 'PY'
-import json, subprocess, sys, tempfile
+import json, os, subprocess, sys, tempfile
 from pathlib import Path
 
 from PIL import Image
@@ -81,7 +91,7 @@ from PIL import Image
 charts, out = Path(sys.argv[1]), Path(sys.argv[2])
 rows = []
 with tempfile.TemporaryDirectory() as folder:
-    for path in sorted((charts / "images").iterdir())[:3000]:
+    for path in sorted((charts / "images").iterdir())[: int(os.environ["CHARTS"])]:
         Image.open(path).convert("L").save(f"{folder}/chart.png")
         read = subprocess.run(["tesseract", f"{folder}/chart.png", "stdout", "--psm", "11"], capture_output=True, text=True)
         rows.append({"id": f"images/{path.name}", "caption": " ".join(read.stdout.split())})
@@ -91,7 +101,9 @@ fi
 
 read_by=""
 [ ! -s "$ocr" ] || read_by="--ocr $ocr"
+dev=""
+for set in $DEV; do dev="$dev --dev $set"; done
 # shellcheck disable=SC2086
-"$PYTHON" -m research.paper.ablation "$DATA/train/charts" --pages 3000 $read_by --reports "$out/reports" --texts "$out/texts.jsonl.gz" \
-    --dev "$DATA/dev/mpdocvqa" --dev "$DATA/dev/slidevqa" --out "$out" "$@"
+"$PYTHON" -m research.paper.ablation "$DATA/train/charts" --pages "$CHARTS" $read_by --reports "$out/reports" --texts "$out/texts.jsonl.gz" \
+    $dev --out "$out" "$@"
 "$PYTHON" -m research.paper.curves "$out/ablation.json" --curves "$out/curves.png" | tee "$out/table.md"

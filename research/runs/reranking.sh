@@ -1,13 +1,13 @@
 #!/bin/sh
-# Rerank the first 100 with a late-interaction model; without MODEL only the first stage's ceiling is reported.
-#   DATA=... MODEL=ModernVBERT/colmodernvbert-merged research/runs/reranking.sh
+# The first 100 pages of the sparse and of the dense first stage, ordered anew by late interaction.
+#   DATA=... research/runs/reranking.sh
+#   DATA=... MODEL=ModernVBERT/colmodernvbert-merged DENSE=vbert.run research/runs/reranking.sh      (the paper's)
+# MODEL=minilm (the default) compares MiniLM's token vectors over the set's texts; it needs no download.
 . "$(dirname "$0")/common.sh"
 for set in $SETS; do
+    flags=""
+    [ -z "$(texts "$set")" ] || flags="--texts $(texts "$set")"
     # shellcheck disable=SC2086
-    vsplade eval "$DATA/$set" $ENCODER_FLAGS --vectors "$(vectors "$set")" ${MODEL:+--rerank $MODEL} --json |
-        "$PYTHON" -c 'import json, sys
-d = json.load(sys.stdin)
-row = {"dataset": d["dataset"], "system": d["encoder"], "recall@5": d["recall@5"], "ndcg@5": d["ndcg@5"]}
-row["recall ceiling at 100"] = d.get("reranking", {}).get("recall_ceiling", d["recall@100"])
-print(json.dumps(row))' | tee "$OUT/reranking.$set.json"
+    keep "$OUT/reranking.$set.json" experiment reranking "$DATA/$set" --model "${MODEL:-minilm}" \
+        --run "sparse=$(sparse_run "$set")" --run "dense=${DENSE:-$(dense_run "$set")}" $flags
 done

@@ -38,7 +38,7 @@ def kill_rounds(folder: Path, rounds: int) -> int:
     last = 0
     for _ in range(rounds):
         worker = subprocess.Popen(
-            [sys.executable, "-m", "index.crash_worker", str(folder)],
+            [sys.executable, "-m", "store.crash_worker", str(folder)],
             cwd=Path(__file__).parents[1],
             stdout=subprocess.PIPE,
         )

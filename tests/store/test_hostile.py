@@ -49,7 +49,7 @@ def test_a_thousand_altered_indexes_with_right_checksums(tmp_path: Path) -> None
     """In processes of their own: what this looks for are crashes."""
     base = make(tmp_path / "base")
     done = subprocess.run(
-        [sys.executable, "-m", "index.hostile_worker", base, tmp_path, "0", "1000"],
+        [sys.executable, "-m", "store.hostile_worker", base, tmp_path, "0", "1000"],
         cwd=Path(__file__).parents[1],
         capture_output=True,
         text=True,

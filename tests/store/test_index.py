@@ -418,6 +418,8 @@ def test_two_stage_search_keeps_what_queries_ask_for(tmp_path: Path) -> None:
     index = Index.open(tmp_path)
     assert index.two_stage_recall([ASKED], 100, TwoStage(5)) == 1.0
     assert len(index.search(ASKED, 100, two_stage=TwoStage(5))) == 59
+    assert index.two_stage_recall([ASKED], 100, TwoStage(5, plain=True)) == 0.0  # page weights alone
+    assert index.two_stage_recall([ASKED], 100, TwoStage(24, plain=True)) == 1.0
     assert index.identity.term_values is not None
     assert index.identity.term_values.tolist() == Weighted.term_values.tolist()
 

@@ -27,7 +27,7 @@ def read_during(folder: Path, readers: int, updates: int) -> list[int]:
                 [
                     sys.executable,
                     "-m",
-                    "index.reader_worker",
+                    "store.reader_worker",
                     folder,
                     str(updates),
                     WAYS[n % 2],

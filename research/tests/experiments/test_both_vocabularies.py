@@ -4,6 +4,7 @@ the paper's kind: the answers are known.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -13,14 +14,27 @@ from PIL import Image
 
 pytest.importorskip("tokenizers")
 
-from research.experiments import flops, grounding, growth, lexicon, scale
+from research.experiments import (
+    cases,
+    flops,
+    fusing,
+    grounding,
+    growth,
+    lexicon,
+    outputs,
+    reranking,
+    scale,
+)
 from research.experiments.behaviour import behaviour, query_subsets
+from research.experiments.embeddings import Embeddings
 from research.experiments.typeset_pages import write_pages
 from vsplade.encode.modernvbert.query import QuerySide
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
-from vsplade.evaluate import PageVectors, evaluate_dataset, load_dataset
+from vsplade.evaluate import PageVectors, evaluate_dataset, load_dataset, measure
 from vsplade.evaluate.dataset import Dataset
+from vsplade.evaluate.runs import Run
+from vsplade.search.index import Index
 from vsplade.types import Page, SparseVector, TermStatistics
 
 WORDS = (
@@ -176,6 +190,104 @@ def test_subsets_flops_growth_and_scale(known: Known, dataset: Dataset) -> None:
     assert grown[0]["recall@5"] == 1.0
     for row in scale.two_stage(dataset, known, known.perfect()):
         assert row["recall@5"] == 1.0
+
+
+def test_fusion_by_the_best_weight(known: Known, dataset: Dataset) -> None:
+    perfect, chance = (evaluate_dataset(dataset, known, vectors=v) for v in (known.perfect(), known.random()))
+    rows = fusing.fusion_at_scale(dataset, {"sparse": perfect.run, "dense": chance.run, "other": chance.run})
+    assert [row["fusion"] for row in rows[::2]] == ["sparse + dense", "sparse + other", "dense + other"]
+    first = rows[0]
+    assert (first["measure"], first["first"], first["fused"], first["gain"]) == ("recall@5", 1.0, 1.0, 0.0)
+    assert rows[4]["gain"] == 0.0  # two of a kind
+    assert float(str(rows[4]["fused"])) < 1
+    with pytest.raises(InputError, match="at least twice"):
+        fusing.fusion_at_scale(dataset, {"sparse": perfect.run})
+
+
+def test_reranking_reaches_the_ceiling_and_no_more(known: Known, dataset: Dataset) -> None:
+    perfect, chance = (evaluate_dataset(dataset, known, vectors=v) for v in (known.perfect(), known.random()))
+
+    def knows_all(run: Run) -> Run:
+        return {query: {page: float(f"q{page}" == query) for page in pages} for query, pages in run.items()}
+
+    right, poor = reranking.reranking(dataset, {"perfect": perfect.run, "random": chance.run}, knows_all)
+    assert (right["recall@5"], right["recall@5, reranked"], right["recall@100"]) == (1.0, 1.0, 1.0)
+    assert (
+        float(str(poor["recall@5"]))
+        <= float(str(poor["recall@5, reranked"]))
+        <= float(str(poor["recall@100"]))
+    )
+    assert poor["recall@5, reranked"] == poor["recall@100"]
+
+
+def test_token_cases_show_what_the_page_hides(known: Known, dataset: Dataset) -> None:
+    """One page weighs its own word little, the caption much: it is the clearest case."""
+    hidden = next(iter(known.pages))
+    word = lexicon.text_terms(known)(known.pages[hidden])[-1]
+    vectors = PageVectors.collect(
+        (page, SparseVector(v.terms, np.where((v.terms == word) & (page == hidden), 0.1, v.weights)))
+        for page, v in known.perfect().items()
+    )
+    (case,) = cases.token_cases(dataset, known, vectors, known.pages, count=1)
+    assert case["page"] == hidden
+    assert case["P*"] == [[known.vocabulary.token(word), pytest.approx(0.1)]]
+    assert [known.vocabulary.token(word), 1.0] in case["C"]
+    assert str(case["picture"]).startswith("data:image/jpeg;base64,")
+
+
+def test_growth_by_samples_of_one_index(known: Known, dataset: Dataset, tmp_path: Path) -> None:
+    others = [(f"x{n}/{page}", vector) for n in range(20) for page, vector in known.random().items()]
+    scale.write_index(tmp_path / "index", known, [*known.perfect().items(), *others])
+    index = Index.open(tmp_path / "index", known)
+    rows = growth.recall_in_samples(dataset, index, [60, len(index)])
+    assert [row["recall@5"] for row in rows] == [1.0, 1.0]
+    assert [row["short"] for row in rows] == [0, 0]
+    with pytest.raises(InputError, match="between 1 and the index's"):
+        growth.recall_in_samples(dataset, index, [10**6])
+    table = scale.search_table(dataset, known, tmp_path / "index", (1, 2))
+    assert [row["recall@5"] for row in table] == [1.0, 1.0, 1.0]
+    assert all({"ms, 1 threads", "ms, 2 threads", "query_encoding_ms"} <= row.keys() for row in table)
+
+
+def test_dense_search_of_perfect_and_random_rows(known: Known, dataset: Dataset) -> None:
+    pytest.importorskip("faiss")
+    pages, queries = tuple(known.pages), tuple(f"q{page}" for page in known.pages)
+    own, rng = np.eye(len(pages), 16, dtype=np.float32), np.random.default_rng(0)
+    right = Embeddings(pages, own, queries, own, 0.5)
+    chance = Embeddings(pages, rng.normal(size=own.shape).astype(np.float32), queries, own)
+    assert [row["recall@5"] for row in scale.dense_table(dataset, right)] == [1.0, 1.0]
+    assert all(float(str(row["recall@5"])) < 0.9 for row in scale.dense_table(dataset, chance))
+    others = Embeddings.joined([Embeddings(pages, 0.1 * own, queries, own)])
+    rows = growth.dense_as_it_grows(dataset, right, others, [12, 24])
+    assert [row["recall@5"] for row in rows] == [1.0, 1.0]
+    with pytest.raises(InputError, match="dense vectors of 24 pages"):
+        growth.dense_as_it_grows(dataset, right, others, [12, 25])
+
+
+def test_other_systems_by_their_output(known: Known, dataset: Dataset, tmp_path: Path) -> None:
+    """As D2S, Anserini and a late-interaction model write them."""
+    bags = {page: dict.fromkeys(text.split() or [text], 1.0) for page, text in known.pages.items()}
+    if known.name == "cased":
+        bags = {page: dict.fromkeys(text, 1.0) for page, text in known.pages.items()}
+    rows = [json.dumps({"docno": page, "toks": bag}) for page, bag in bags.items()]
+    (tmp_path / "pages.jsonl").write_text("\n".join(rows) + "\n")
+    rows = [json.dumps({"id": f"q{page}", "vector": bag}) for page, bag in bags.items()]
+    (tmp_path / "queries.jsonl").write_text("\n".join(rows) + "\n")
+    terms: dict[str, int] = {}
+    pages, queries = (outputs.read_sparse(tmp_path / f"{name}.jsonl", terms) for name in ("pages", "queries"))
+    run, cost = outputs.sparse_run(dataset, pages, queries)
+    assert measure(dataset.qrels, run, ["ndcg@5"])["ndcg@5"] == 1.0
+    assert cost == pytest.approx(1 + 1 / 12)
+    eye = np.eye(len(bags), dtype=np.float32)
+    np.savez(tmp_path / "p.npz", **{page: eye[n : n + 1].repeat(2, 0) for n, page in enumerate(bags)})
+    np.savez(tmp_path / "q.npz", **{f"q{page}": eye[n] for n, page in enumerate(bags)})
+    late = outputs.dense_run(dataset, *(outputs.read_dense(tmp_path / f"{name}.npz") for name in "pq"))
+    assert measure(dataset.qrels, late, ["ndcg@5"])["ndcg@5"] == 1.0
+    (tmp_path / "odd.jsonl").write_text('{"id": "a", "text": "b"}\n')
+    with pytest.raises(InputError, match="line 1: expected an id"):
+        outputs.read_sparse(tmp_path / "odd.jsonl", {})
+    with pytest.raises(InputError, match="no vector of the query"):
+        outputs.sparse_run(dataset, pages, {})
 
 
 def test_texts_become_pages_with_the_same_words(tmp_path: Path) -> None:

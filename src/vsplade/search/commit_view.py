@@ -44,11 +44,11 @@ class CommitView:
             [Part(live.segment, live.segment.windows, live.base) for live in self.snapshot.segments]
         )
 
-    def _engine(self, first_stage_terms: int) -> AdaptiveEngine:
+    def _engine(self, first_stage_terms: int, plain: bool = False) -> AdaptiveEngine:
         parts = [
             Searchable(
                 live.segment,
-                live.segment.first_stage(first_stage_terms, self.snapshot.term_values)
+                live.segment.first_stage(first_stage_terms, self.snapshot.term_values, plain)
                 if first_stage_terms
                 else live.segment.full,
                 live.base,
@@ -91,15 +91,16 @@ class CommitView:
             ]
         proposed = two_stage.proposed(k) if two_stage else 0
         first = encode(queries[0])
-        engine = self.engine(two_stage.terms if two_stage else 0).prepare(first, len(queries))
+        engine = self.engine(two_stage.terms, two_stage.plain) if two_stage else self.engine(0)
+        chosen = engine.prepare(first, len(queries))
         shares = Shares(len(queries), threads, most=max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // k)))
         answers: list[tuple[SparseVector, Ranking]] = [(first, NOTHING)] * len(queries)
-        compiled = not isinstance(engine, PlainEngine)
+        compiled = not isinstance(chosen, PlainEngine)
         by_meaning = first.meaning is not None and two_stage is None and bool(self.meaning)
 
         def work(share: range) -> None:
             vectors = [first if place == 0 else encode(queries[place]) for place in share]
-            rankings = engine.search(vectors, max(k, DEPTH) if by_meaning else k, masks, proposed)
+            rankings = chosen.search(vectors, max(k, DEPTH) if by_meaning else k, masks, proposed)
             if by_meaning:
                 rankings = [
                     self.meaning.join(vector, ranking, masks, k, compiled)

@@ -19,6 +19,8 @@ class TwoStage:
     """Terms of a page that the first stage keeps, on average."""
     pages: int = 0
     """Pages that the first stage proposes; 0: ten times k, at least 100."""
+    plain: bool = False
+    """The heaviest terms of every page, as many of each, as in the paper."""
 
     def __post_init__(self) -> None:
         if self.terms < 1 or self.pages < 0:

@@ -29,11 +29,14 @@ def first_stage(
     vocabulary: int,
     average: int,
     term_values: NDArray[np.float32] | None,
+    plain: bool = False,
 ) -> Inverted:
-    """Invert only the terms of each page that count most (ties go to the smaller term)."""
+    """Invert only the terms of each page that count most (ties go to the smaller term). ``plain``: by page
+    weight alone, ``average`` of every page.
+    """
     lengths = np.diff(starts).astype(np.int64)
-    keep = _places(lengths, average)
-    kept = _largest(lengths, _values(terms, weights, term_values), keep)
+    keep = np.minimum(average, lengths) if plain else _places(lengths, average)
+    kept = _largest(lengths, _values(terms, weights, None if plain else term_values), keep)
     kept_starts = np.concatenate(([0], np.cumsum(keep))).astype(np.uint64)
     return invert(kept_starts, terms[kept], weights[kept], vocabulary)
 

@@ -101,7 +101,7 @@ class Segment:
         self.pages: int = header["pages"]
         self.postings: int = header["postings"]
         self.vocabulary: int = header["vocabulary"]
-        self._first_stages: dict[tuple[int, bool], Inverted] = {}
+        self._first_stages: dict[tuple[int, bool, bool], Inverted] = {}
         self._columns: dict[str, Column | None] = {}
         self._texts: dict[str, tuple[Array, memoryview]] = {}
 
@@ -119,17 +119,19 @@ class Segment:
         terms: int = self.container.header["first_stage_terms"]
         return terms
 
-    def first_stage(self, terms: int, term_values: NDArray[np.float32] | None) -> Inverted:
+    def first_stage(
+        self, terms: int, term_values: NDArray[np.float32] | None, plain: bool = False
+    ) -> Inverted:
         """The pruned structure: read where the index stores it, else made once and kept in memory."""
-        kind = terms, term_values is not None  # an index may have got its query weights since
+        kind = terms, term_values is not None, plain  # an index may have got its query weights since
         if kind not in self._first_stages:
-            if self.first_stage_terms == terms:
+            if self.first_stage_terms == terms and not plain:
                 found = self.stored_first_stage
             else:
                 for problem in vectors_that_cannot_be(self.starts, self.terms, self.weights, self.vocabulary):
                     raise damaged(self.container.path, problem)
                 found = first_stage(
-                    self.starts, self.terms, self.weights, self.vocabulary, terms, term_values
+                    self.starts, self.terms, self.weights, self.vocabulary, terms, term_values, plain
                 )
             self._first_stages[kind] = found
         return self._first_stages[kind]

@@ -1,0 +1,85 @@
+"""Fusion by relative scores: with given weights (the main table), with the best weight of the set (at scale).
+
+python -m research.experiments.fusing DATASET --run ours.run --run bm25.run --weights 0.7 0.3 --to both.run
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+
+from vsplade.errors import InputError, VspladeError
+from vsplade.evaluate.dataset import Dataset
+from vsplade.evaluate.hub import open_dataset
+from vsplade.evaluate.measures import measure
+from vsplade.evaluate.runs import Run, read_run, write_run
+from vsplade.search.fuse import fuse_runs, tune_weights
+
+CUTS = ("recall@5", "recall@100")
+Row = dict[str, object]
+
+
+def fusion_at_scale(dataset: Dataset, runs: Mapping[str, Run]) -> list[Row]:
+    """Every two runs joined with the weight that is best by recall@5 on this set, as the paper chooses it.
+
+    The first run is the sparse one. Two dense retrievers are joined too: what they gain is what any two
+    would.
+    """
+    if len(runs) < 2:
+        raise InputError("Fusion joins runs: give --run NAME=FILE at least twice, the sparse one first.")
+
+    def value(run: Run, name: str = CUTS[0]) -> float:
+        return measure(dataset.qrels, run, [name])[name]
+
+    rows: list[Row] = []
+    for first, second in combinations(runs, 2):
+        pair = [runs[first], runs[second]]
+        tuned = tune_weights(pair, value)
+        joined = fuse_runs(pair, tuned.weights, depth=100)
+        for name in CUTS:
+            alone, fused = [value(run, name) for run in pair], value(joined, name)
+            rows.append(
+                {"fusion": f"{first} + {second}", "measure": name, "first": round(alone[0], 4),
+                 "second": round(alone[1], 4), "fused": round(fused, 4), "gain": round(fused - max(alone), 4),
+                 "weight of the first": tuned.weights[0]}
+            )  # fmt: skip
+    return rows
+
+
+def fused_run(runs: Sequence[Run], weights: Sequence[float]) -> Run:
+    """One row of the main table."""
+    if len(runs) != len(weights):
+        raise InputError(f"There are {len(runs)} runs and {len(weights)} weights; give one for each.")
+    return fuse_runs(runs, weights, depth=100)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("dataset", help="a folder, or a benchmark's name (visrag:mpdocvqa)")
+    parser.add_argument("--data", type=Path, help="where copies of the hub's data sets lie, as OWNER/NAME")
+    parser.add_argument(
+        "--run", type=Path, action="append", required=True, help="a TREC run, one or more times"
+    )
+    parser.add_argument(
+        "--weights", type=float, nargs="+", required=True, help="one for each run; they sum to 1"
+    )
+    parser.add_argument("--to", type=Path, help="write the fused run here")
+    options = parser.parse_args()
+    try:
+        dataset = open_dataset(options.dataset, options.data)
+        runs = [read_run(path, dataset.queries, dataset.image_ids) for path in options.run]
+        fused = fused_run(runs, options.weights)
+        if options.to:
+            write_run(options.to, fused, tag="fused")
+    except VspladeError as error:
+        sys.exit(f"Error: {error}")
+    scores = {name: round(value, 4) for name, value in measure(dataset.qrels, fused).items()}
+    print(json.dumps({"dataset": dataset.name, "weights": options.weights, **scores}))
+
+
+if __name__ == "__main__":
+    main()

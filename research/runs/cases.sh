@@ -1,0 +1,9 @@
+#!/bin/sh
+# Token cases: the heaviest terms of query, page and caption side by side, with the page's picture.
+#   DATA=... research/runs/cases.sh
+. "$(dirname "$0")/common.sh"
+for set in $SETS; do
+    # shellcheck disable=SC2086
+    experiment cases "$DATA/$set" $ENCODER_FLAGS --vectors "$(vectors "$set")" --texts "$(texts "$set")" > "$OUT/cases.$set.part"
+    mv "$OUT/cases.$set.part" "$OUT/cases.$set.json"
+done
