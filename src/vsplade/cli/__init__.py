@@ -19,6 +19,7 @@ import click
 
 from vsplade.cli import indexing, inspecting, measuring, searching, serving, training, vectors
 from vsplade.cli.common import note, print_json, printable
+from vsplade.cli.menu import Menu
 from vsplade.errors import VspladeError, VspladeWarning
 
 INTERRUPTED = 130
@@ -31,7 +32,7 @@ Exit codes:
   130  interrupted; run the same command again to go on where it stopped"""
 
 
-@click.group(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Menu, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="vsplade")
 def cli() -> None:
     """Search pages that exist only as pictures."""

@@ -93,9 +93,10 @@ def index_command(
     as_json: bool,
     **limits: float | None,
 ) -> int:
-    """Bring an index up to date with files, folders and globs (- reads a list from standard input).
+    """Bring an index up to date with files and folders.
 
-    Unchanged files are skipped, changed ones replaced. An interrupted run goes on where it stopped.
+    Globs are taken, too, and - reads a list from standard input. Unchanged files are skipped, changed ones
+    replaced. An interrupted run goes on where it stopped.
     """
     if check:
         if paths:
@@ -292,9 +293,9 @@ def _recover(index_dir: Path, encoder: str | None, as_json: bool) -> None:
 @filter_option
 @json_option
 def delete(ids: tuple[str, ...], index_dir: Path, filters: tuple[str, ...], as_json: bool) -> None:
-    """Remove pages by ID (as search shows them with --json), or all that a filter selects.
+    """Remove pages, by ID or by a filter.
 
-    A removed page stays away until its file changes.
+    IDs are as search shows them with --json. A removed page stays away until its file changes.
     """
     from vsplade.search.index import Index
     from vsplade.store.writer import IndexWriter
@@ -346,7 +347,7 @@ def compact(index_dir: Path, merge: bool, as_json: bool) -> None:
 @index_option
 @json_option
 def stats(index_dir: Path, as_json: bool) -> None:
-    """Tell what an index holds, how large it is, and which encoder made it."""
+    """Tell what an index holds and which encoder made it."""
     from vsplade.search.index import Index
 
     index = Index.open(index_dir)

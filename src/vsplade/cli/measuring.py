@@ -111,7 +111,7 @@ def evaluate(
     workers: int | None,
     **then: Any,
 ) -> None:
-    """Measure search quality on a folder with pages, queries and judgements, or on a public benchmark.
+    """Measure search quality on your own set or a public one.
 
     DATASET is a folder with images/ or pdfs/, queries.jsonl[.gz] and qrels.tsv, a folder in the hub's
     layout, or a name: vidore-v2:biomedical.

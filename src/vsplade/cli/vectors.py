@@ -89,7 +89,7 @@ def encode(
     as_json: bool,
     **limits: float | None,
 ) -> int:
-    """Turn pages into vectors, one a page, without an index."""
+    """Turn pages into vectors, without an index."""
     if (output is None) == (parquet is None):
         raise InputError("Say where the vectors go: give --output FILE or --parquet DIR, one of them.")
     from vsplade.encode import load_encoder
@@ -222,9 +222,10 @@ def export(index_dir: Path, output: str, form: str, scale: float, as_json: bool)
 def import_command(
     source: str, index_dir: Path, form: str, scale: float, encoder: str | None, as_json: bool
 ) -> None:
-    """Add vectors from FILE (or from every .json and .jsonl file of a folder) to an index.
+    """Add vectors from a file or folder to an index.
 
-    They must come from the encoder of the index: its vocabulary and its query weights are used.
+    Of a folder, every .json and .jsonl file is read. They must come from the encoder of the index: its
+    vocabulary and its query weights are used.
     """
     pages = (
         add_parquet(source, index_dir, encoder)
