@@ -65,7 +65,7 @@ def random_tensors(plain: dict[str, Any]) -> dict[str, Any]:
     from vsplade.encode.modernvbert.model_files import native_config
 
     with torch.device("meta"):
-        model = SpladeModel(native_config(plain, TERMS, with_vision_head=False), TERMS)
+        model = SpladeModel(native_config(plain, TERMS + EXTRA, with_vision_head=False), TERMS)
     generator = torch.Generator().manual_seed(0)
     numbers = torch.randn(1 << 22, generator=generator)
     tensors = {}

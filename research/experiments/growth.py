@@ -1,4 +1,4 @@
-"""Recall as the corpus grows: the judged pages among more and more others.
+"""Recall as the corpus grows, by words alone: the judged pages among more and more others.
 
 Others come in two kinds. Real ones are vectors or texts of other pages. Generated ones are recombinations:
 each takes every term of two random real pages with probability one half, so that words go together as they
@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from research.experiments.embeddings import Embeddings
+from research.experiments.scale import words_of
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.kept_vectors import PageVectors
@@ -143,7 +144,7 @@ def _sampled(page: str, share: float, seed: int) -> bool:
 
 
 def _search(dataset: Dataset, index: Index, k: int = 100) -> Run:
-    vectors = [index.encode_query(dataset.queries[query]) for query in dataset.judged]
+    vectors = [words_of(index.encode_query(dataset.queries[query])) for query in dataset.judged]
     rankings = index.rank(vectors, k)
     return {
         query: dict(zip(index.page_ids(ranking), ranking.scores.tolist(), strict=True))

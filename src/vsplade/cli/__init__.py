@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from vsplade.cli import indexing, inspecting, measuring, searching, serving, training, vectors
+from vsplade.cli import indexing, inspecting, measuring, scaling, searching, serving, training, vectors
 from vsplade.cli.common import note, print_json, printable
 from vsplade.cli.menu import Menu
 from vsplade.errors import VspladeError, VspladeWarning
@@ -44,6 +44,7 @@ for command in (
     *serving.COMMANDS,
     *inspecting.COMMANDS,
     *vectors.COMMANDS,
+    *scaling.COMMANDS,
     *measuring.COMMANDS,
     *training.COMMANDS,
 ):

@@ -41,6 +41,21 @@ def index_option(command: Command) -> Command:
     return option(command)
 
 
+def indexes_option(command: Command) -> Command:
+    """``--index``, of which several may be given."""
+    option = click.option(
+        "--index",
+        "index_dirs",
+        metavar="DIR",
+        multiple=True,
+        type=click.Path(path_type=Path, file_okay=False),
+        callback=lambda context, option, given: given or (_or_default(context, option, None),),
+        help="The folder that holds the index; given several times, all are searched as one. Default: the "
+        "environment variable VSPLADE_INDEX, or .vsplade in this folder or one above it.",
+    )
+    return option(command)
+
+
 OWN_INDEX = ".vsplade"
 """A folder's own index, below it."""
 

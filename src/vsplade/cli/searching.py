@@ -13,7 +13,7 @@ import click
 from vsplade.cli.common import (
     encoder_option,
     filter_option,
-    index_option,
+    indexes_option,
     json_option,
     password_options,
     print_json,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("query")
-@index_option
+@indexes_option
 @click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="Results to show.")
 @filter_option
 @click.option(
@@ -111,7 +111,7 @@ if TYPE_CHECKING:
 @json_option
 def search(
     query: str,
-    index_dir: Path,
+    index_dirs: tuple[Path, ...],
     k: int,
     filters: tuple[str, ...],
     two_stage: int | None,
@@ -138,8 +138,8 @@ def search(
     from vsplade.encode import load_encoder
     from vsplade.search.index import Index
 
-    index = Index.open(index_dir, encoder=load_encoder(encoder) if encoder else None)
-    joined = Joined(fuse, fuse_with, weights, fusion)
+    index = Index.open(index_dirs, encoder=load_encoder(encoder) if encoder else None)
+    joined = FusionChoice(fuse, fuse_with, weights, fusion)
     asked = Asked(query, filters, max(k, rerank_depth) if rerank else k, min_score, words_only)
     hits = find(index, asked, joined, two_stage)
     if rerank:
@@ -167,7 +167,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class FusionChoice:
     """Which rankings are joined, and how."""
 
     text_layers: bool
@@ -179,7 +179,7 @@ class Joined:
         return bool(self.text_layers or self.others)
 
 
-def find(index: Index, asked: Asked, joined: Joined, two_stage: int | None) -> Sequence[Hit]:
+def find(index: Index, asked: Asked, joined: FusionChoice, two_stage: int | None) -> Sequence[Hit]:
     """The hits, by one search: exact, joined, or in two stages."""
     from vsplade.search.two_stage import TwoStage
 
@@ -199,7 +199,7 @@ def find(index: Index, asked: Asked, joined: Joined, two_stage: int | None) -> S
     )
 
 
-def fused_hits(index: Index, asked: Asked, joined: Joined) -> Sequence[Hit]:
+def fused_hits(index: Index, asked: Asked, joined: FusionChoice) -> Sequence[Hit]:
     """The index, its text layers where asked for, and other indexes, as one ranking."""
     from vsplade.search.fused_search import READER_AND_TEXT, fused_search, text_layer, whole
     from vsplade.search.index import Index

@@ -103,7 +103,7 @@ def why_nothing(index: Index, query: str, filters: tuple[str, ...]) -> str:
 
     said = printable(summary.why_nothing(index, query, filters))
     if not index.pages:
-        return f"{said} Add some: vsplade index PATH --index {printable(str(index.folder))}"
+        return f"{said} Add some: vsplade index PATH --index {printable(str(index.folders[0]))}"
     return f"{said} What was indexed is told by: vsplade stats" if said.startswith("Nothing") else said
 
 

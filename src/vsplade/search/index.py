@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vsplade.errors import InputError
 from vsplade.search.filters import Filter
 from vsplade.search.hits import Hits
-from vsplade.search.index_contents import IndexContents
+from vsplade.search.index_contents import Folders, IndexContents
 from vsplade.search.page_index import FilterLike, Query
 from vsplade.search.query_plan import Ranking
 from vsplade.search.two_stage import TwoStage, recall
@@ -29,8 +29,12 @@ class Index(IndexContents):
     """
 
     @classmethod
-    def open(cls, folder: str | Path, encoder: Encoder | None = None, *, engine: str = "auto") -> Index:
-        """Open the newest commit. Without ``encoder`` the one that the index names is loaded when needed."""
+    def open(cls, folder: Folders, encoder: Encoder | None = None, *, engine: str = "auto") -> Index:
+        """Open the newest commit. Without ``encoder`` the one that the index names is loaded when needed.
+
+        A list of folders opens several indexes as one, with the results of the one that ``vsplade merge``
+        would make of them. They must be of one encoder, and no id may be in two of them.
+        """
         return cls(folder, encoder, engine=engine)
 
     def add(

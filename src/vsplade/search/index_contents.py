@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,29 +17,41 @@ from vsplade.search.page_index import FilterLike, PageIndex
 from vsplade.store import verify
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import JsonValue
+from vsplade.store.several import load_commit
 from vsplade.store.snapshot import Snapshot
 from vsplade.types import Encoder, Metadata, SparseVector
+
+Folders = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""One index, or several that are read as one."""
 
 
 class IndexContents(PageIndex):
     """The half of ``Index`` that looks pages up; ``refresh`` moves on to a newer commit."""
 
-    def __init__(self, folder: str | Path, encoder: Encoder | None = None, *, engine: str = "auto") -> None:
+    def __init__(self, folder: Folders, encoder: Encoder | None = None, *, engine: str = "auto") -> None:
         super().__init__(encoder)
-        self.folder = self.where = Path(folder)
+        several = [folder] if isinstance(folder, str | os.PathLike) else folder
+        self.folders = tuple(map(Path, several))
+        self.where = " + ".join(map(str, self.folders))
         self._choice = checked_engine(engine)
         self._budget = WorkBudget()
-        self._use(Snapshot.load(self.folder))
+        self._use(load_commit(self.folders))
+
+    @property
+    def folder(self) -> Path:
+        if len(self.folders) > 1:
+            raise InputError(f"{self.where}: these are several indexes. Open one of them to change it.")
+        return self.folders[0]
 
     def _use(self, snapshot: Snapshot) -> None:
         if self._encoder is not None:
             stored = EncoderIdentity.named_by(snapshot.manifest)
-            check_encoder(self.folder, stored, EncoderIdentity.of(self._encoder))
+            check_encoder(self.where, stored, EncoderIdentity.of(self._encoder))
         self._view = CommitView(snapshot, self._choice, self._budget)
 
     def refresh(self) -> bool:
         """Move to the newest commit; says whether there was one."""
-        snapshot = Snapshot.load(self.folder, self._view.snapshot)
+        snapshot = load_commit(self.folders, self._view.snapshot)
         changed = snapshot.manifest != self._view.snapshot.manifest
         if changed:
             self._use(snapshot)
@@ -84,7 +97,7 @@ class IndexContents(PageIndex):
 
     def check(self) -> list[str]:
         """Read every byte and verify it; the problems found, none for a sound index."""
-        return verify.check(self.folder)
+        return [problem for folder in self.folders for problem in verify.check(folder)]
 
     # -- pages ----------------------------------------------------------------------------------------
 
@@ -102,7 +115,7 @@ class IndexContents(PageIndex):
     def _number(self, id: str) -> int:
         found = self._view.snapshot.find([id])
         if id not in found:
-            raise InputError(f"{self.folder}: there is no page {id!r} in this index.")
+            raise InputError(f"{self.where}: there is no page {id!r} in this index.")
         return found[id]
 
     def metadata(self, id: str) -> Metadata:

@@ -147,6 +147,11 @@ class Container:
             advice = mmap.MADV_RANDOM if random else mmap.MADV_NORMAL
             self._map.madvise(advice, start, self.size - start)
 
+    @property
+    def content(self) -> memoryview:
+        """The whole file."""
+        return memoryview(self._map)
+
     def nbytes(self, prefix: str) -> int:
         """Bytes of all arrays whose name starts with ``prefix``."""
         return sum(array.nbytes for name, array in self._arrays.items() if name.startswith(prefix))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.store import merging
-from vsplade.store.durable import write_durably
+from vsplade.store.durable import damaged, write_durably
 from vsplade.store.file_names import FileNames
 from vsplade.store.first_stage import read_term_values
 from vsplade.store.manifest import Manifest, SegmentEntry
@@ -94,6 +94,17 @@ class WorkingSegments:
         path = self._names.new("segment")
         write_segment(path, pages, self._manifest, self._term_values)
         return _Working(Segment(path), np.zeros(len(pages), dtype=bool), None)
+
+    def adopt(self, other: Segment, live: NDArray[np.bool_] | None) -> None:
+        """Take over a segment of another index of the same encoder, as a copy that is verified."""
+        path = self._names.new("segment")
+        other.expect_random_reads(False)
+        write_durably(path, [other.container.content])
+        copy = Segment(path)
+        deleted = np.zeros(copy.pages, dtype=bool) if live is None else ~live
+        for problem in segment_problems(copy):
+            raise damaged(path, problem)
+        self._all.append(_Working(copy, deleted, None))
 
     def merge(self, fan_out: int) -> None:
         """Join runs of at least ``fan_out`` small neighbours; rewrite what is mostly deleted."""

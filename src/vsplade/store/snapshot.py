@@ -17,7 +17,7 @@ from vsplade.store.first_stage import read_term_values
 from vsplade.store.layout import misfits
 from vsplade.store.manifest import Manifest, SegmentEntry
 from vsplade.store.segment import Segment, hash_id
-from vsplade.store.state import StateFiles
+from vsplade.store.state import KeptState, StateFiles
 from vsplade.store.tombstones import read_live
 from vsplade.types import Metadata, SparseVector
 
@@ -82,13 +82,17 @@ class Snapshot:
     """Immutable; page numbers run over all segments in their order, deleted pages included."""
 
     def __init__(
-        self, folder: Path, manifest: Manifest, segments: Sequence[LiveSegment], state: StateFiles
+        self,
+        folder: Path,
+        manifest: Manifest,
+        segments: Sequence[LiveSegment],
+        state: KeptState,
+        term_values: NDArray[np.float32] | None,
     ) -> None:
-        """Raises FileNotFoundError for a file that is gone."""
         self.folder = folder
         self.manifest = manifest
         self.state = state
-        self.term_values = read_term_values(folder, manifest)
+        self.term_values = term_values
         self.segments = tuple(segments)
         self.bases = np.array([segment.base for segment in segments], dtype=np.int64)
         self.pages = sum(segment.live_pages for segment in segments)
@@ -109,6 +113,7 @@ class Snapshot:
 
     @classmethod
     def _load(cls, folder: Path, manifest: Manifest, previous: Snapshot | None) -> Snapshot:
+        """Raises FileNotFoundError for a file that is gone."""
         known = (
             {live.segment.container.path.name: live.segment for live in previous.segments} if previous else {}
         )
@@ -121,7 +126,8 @@ class Snapshot:
             check_entry(segment, entry, manifest)
             segments.append(LiveSegment(segment, read_live(folder, entry), base))
             base += entry.pages
-        return cls(folder, manifest, segments, StateFiles(folder, manifest.state))
+        state, term_values = StateFiles(folder, manifest.state), read_term_values(folder, manifest)
+        return cls(folder, manifest, segments, state, term_values)
 
     def locate(self, number: int) -> tuple[Segment, int]:
         """The segment of a page number, and the page's place in it."""

@@ -10,6 +10,7 @@ import mmap
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from vsplade.store.durable import damaged, open_plain, to_bytes, unreadable, write_durably
 from vsplade.store.manifest import JsonValue, StateEntry
@@ -26,6 +27,12 @@ def write_changes(path: Path, changes: Mapping[str, JsonValue]) -> StateEntry:
     body = to_bytes(json.dumps(changes, ensure_ascii=False, separators=(",", ":")))
     write_durably(path, [body])
     return StateEntry(path.name, len(changes), zlib.crc32(body))
+
+
+class KeptState(Protocol):
+    """Where the state of a commit is read from."""
+
+    def read(self) -> State: ...
 
 
 class StateFiles:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vsplade.errors import VspladeError
 from vsplade.store.layout import FULL
-from vsplade.store.snapshot import Snapshot, segment_problems
+from vsplade.store.segment import Segment
+from vsplade.store.snapshot import LiveSegment, Snapshot, segment_problems
+
+AT_ONCE = 1 << 24
+"""Pages whose ids are compared at a time."""
 
 
 def check(folder: Path) -> list[str]:
@@ -27,23 +33,42 @@ def check(folder: Path) -> list[str]:
 
 
 def _ids_that_are_live_twice(snapshot: Snapshot) -> Iterator[str]:
-    """By hash first: the ids of a large index would not fit into memory as Python strings."""
-    hashes, numbers = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.int64)]
-    for live in snapshot.segments:
-        pages = live.segment.container["hash.pages"].astype(np.int64)
-        kept = slice(None) if live.live is None else live.live[pages]
-        hashes.append(live.segment.container["hash.values"][kept])
-        numbers.append(live.base + pages[kept])
-    joined, numbered = np.concatenate(hashes), np.concatenate(numbers)
-    order = np.argsort(joined, kind="stable")
-    twins = np.flatnonzero(joined[order][1:] == joined[order][:-1])
-    for one, other in zip(numbered[order[twins]].tolist(), numbered[order[twins + 1]].tolist(), strict=True):
-        (first, first_page), (second, second_page) = snapshot.locate(one), snapshot.locate(other)
-        if first.id(first_page) == second.id(second_page):
-            yield (
-                f"page {first.id(first_page)!r} is in {first.container.path} and again in "
-                f"{second.container.path}"
-            )
+    for id, first, second in live_twice(snapshot):
+        yield f"page {id!r} is in {first.container.path} and again in {second.container.path}"
+
+
+def live_twice(snapshot: Snapshot, at_once: int = AT_ONCE) -> Iterator[tuple[str, Segment, Segment]]:
+    """Ids that two live pages have. By hash, a range of hashes at a time: the ids of a large index would not
+    fit into memory."""
+    pages = sum(live.segment.pages for live in snapshot.segments)
+    edges = [(part << 64) // (pages // at_once + 1) for part in range(pages // at_once + 2)]
+    for first, end in pairwise(edges):
+        parts = [_live_hashes(live, first, end - 1) for live in snapshot.segments]
+        hashes = np.sort(np.concatenate([np.zeros(0, np.uint64), *parts]))
+        for value in np.unique(hashes[1:][hashes[1:] == hashes[:-1]]):
+            seen: dict[str, Segment] = {}
+            for live in snapshot.segments:
+                for id in _ids_of(live, value):
+                    if id in seen:
+                        yield id, seen[id], live.segment
+                    seen.setdefault(id, live.segment)
+
+
+def _live_hashes(live: LiveSegment, first: int, last: int) -> NDArray[np.uint64]:
+    values = live.segment.container["hash.values"]
+    start = int(np.searchsorted(values, np.uint64(first), "left"))
+    end = int(np.searchsorted(values, np.uint64(last), "right"))
+    found: NDArray[np.uint64] = values[start:end]
+    return found if live.live is None else found[live.live[live.segment.container["hash.pages"][start:end]]]
+
+
+def _ids_of(live: LiveSegment, value: np.uint64) -> Iterator[str]:
+    """Of the live pages with this hash."""
+    values, pages = live.segment.container["hash.values"], live.segment.container["hash.pages"]
+    start, end = np.searchsorted(values, value, "left"), np.searchsorted(values, value, "right")
+    for page in pages[start:end].tolist():
+        if live.live is None or live.live[page]:
+            yield live.segment.id(page)
 
 
 def statistics(snapshot: Snapshot) -> dict[str, int | float]:

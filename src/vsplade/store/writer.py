@@ -126,6 +126,12 @@ class IndexWriter(PageWriter):
             found[id] = partial(segment.stored, page) if self._sound[segment] else None
         return found
 
+    def adopt(self, segment: Segment, live: NDArray[np.bool_] | None = None) -> None:
+        """Add the live pages of a segment of another index (None: all of it), behind all others. Its ids must
+        not be in this index; nobody looks."""
+        self.flush()
+        self._segments.adopt(segment, live)
+
     # -- to disk ---------------------------------------------------------------------------------------
 
     def flush(self) -> None:
