@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from vsplade.encode import load_encoder
     from vsplade.errors import VspladeError
     from vsplade.ingest import index_paths
+    from vsplade.reading.page_reading import PageReading
+    from vsplade.reading.read_files import read
+    from vsplade.reading.searchable_pdf import write_searchable_pdf
     from vsplade.search.hits import Hit
     from vsplade.search.index import Index
     from vsplade.store.writer import IndexWriter
@@ -27,11 +30,14 @@ _HOME = {
     "Index": "vsplade.search.index",
     "IndexWriter": "vsplade.store.writer",
     "Page": "vsplade.types",
+    "PageReading": "vsplade.reading.page_reading",
     "SparseVector": "vsplade.types",
     "TermMatch": "vsplade.types",
     "VspladeError": "vsplade.errors",
     "index_paths": "vsplade.ingest",
     "load_encoder": "vsplade.encode",
+    "read": "vsplade.reading.read_files",
+    "write_searchable_pdf": "vsplade.reading.searchable_pdf",
 }
 
 __all__ = [
@@ -41,12 +47,15 @@ __all__ = [
     "Index",
     "IndexWriter",
     "Page",
+    "PageReading",
     "SparseVector",
     "TermMatch",
     "VspladeError",
     "__version__",
     "index_paths",
     "load_encoder",
+    "read",
+    "write_searchable_pdf",
 ]
 
 

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from vsplade.encode import load_encoder
 from vsplade.encode.hash_bits import CHECK
-from vsplade.encode.reader.bigrams import PAIRS, Neighbours, hashed
+from vsplade.encode.reader.bigrams import PAIRS, Neighbours, hashed, hashed_pair
 from vsplade.encode.reader.detect import Cells
 from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.encode.tokenizer import Tokenizer
@@ -51,8 +51,9 @@ def test_the_numbers_of_pairs_never_change() -> None:
 @given(st.lists(st.tuples(st.integers(0, 65_535), st.integers(0, 65_535)), min_size=1, max_size=50))
 def test_numbers_lie_behind_the_vocabulary(pairs: list[tuple[int, int]]) -> None:
     left, right = np.array(pairs).T
-    numbers = hashed(left, right) >> CHECK
-    assert ((numbers >= 0) & (numbers < PAIRS)).all()
+    numbers = hashed(left, right)
+    assert ((numbers >> CHECK >= 0) & (numbers >> CHECK < PAIRS)).all()
+    assert numbers.tolist() == [hashed_pair(*pair) for pair in pairs]
 
 
 def test_pairs_spread_over_all_numbers() -> None:

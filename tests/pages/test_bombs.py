@@ -15,6 +15,7 @@ from PIL import Image
 from pages.samples import assemble, drawing
 from vsplade.pages import FileProblem, Limits, RenderedPage, name_files, render
 
+FILES = Path(__file__).parent / "files"
 SIDE = 4000
 LIMITS = Limits(max_pixels=1_000_000)
 ALLOWED = 25 << 20
@@ -59,6 +60,22 @@ def write_pdf_with_picture(path: Path, side: int, *, inside_a_form: bool = False
     path.write_bytes(assemble(objects, b"/Root 1 0 R"))
 
 
+def write_heic(path: Path, side: int) -> None:
+    """A small one that says it is large."""
+    before, after = (b"ispe\0\0\0\0" + struct.pack(">II", *size) for size in ((400, 200), (side, side)))
+    content = (FILES / "drawing.heic").read_bytes()
+    assert before in content
+    path.write_bytes(content.replace(before, after))
+
+
+def write_djvu(path: Path, side: int) -> None:
+    """The same, of a file with one page."""
+    before, after = (b"INFO\0\0\0\x0a" + struct.pack(">HH", *size) for size in ((834, 1179), (side, side)))
+    content = (FILES / "page.djvu").read_bytes()
+    assert before in content
+    path.write_bytes(content.replace(before, after))
+
+
 @pytest.fixture(scope="module")
 def bombs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """One file of each kind, all above the limit."""
@@ -71,6 +88,10 @@ def bombs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     huge.save(folder / "lossy.webp", method=0)
     huge.save(folder / "one.tif", compression="tiff_lzw")
     huge.convert("L").save(folder / "frame.gif")
+    huge.save(folder / "plain.bmp")
+    huge.save(folder / "wavelets.jp2")
+    write_heic(folder / "photo.heic", SIDE)
+    write_djvu(folder / "scan.djvu", SIDE)
     write_pdf_with_picture(folder / "picture.pdf", SIDE)
     write_pdf_with_picture(folder / "form.pdf", SIDE, inside_a_form=True)
     return sorted(folder.iterdir())

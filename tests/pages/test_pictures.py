@@ -37,7 +37,7 @@ def is_close(color: object, expected: tuple[int, int, int]) -> bool:
 
 
 def test_plain_formats(tmp_path: Path) -> None:
-    for name in ("x.png", "x.jpg", "x.webp", "x.tif", "x.gif"):
+    for name in ("x.png", "x.jpg", "x.webp", "x.tif", "x.gif", "x.bmp", "x.jp2", "x.j2k"):
         drawing().save(tmp_path / name)
         image = pixels(read(tmp_path / name))
         assert image.size == (200, 100), name

@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 from tests.serve.conftest import EXAMPLES, Start
 
 from vsplade import Index, index_paths
+from vsplade.pages.office import missing_office
 from vsplade.serve.app import create_app
 from vsplade.serve.settings import Settings
 
@@ -236,6 +237,27 @@ def test_upload_search_replace_delete(start: Start) -> None:
         client.put("/v1/documents/mill.pdf", content=(EXAMPLES / "table.pdf").read_bytes()).json()
     )
     assert back["report"]["new"] == 1
+
+
+@pytest.mark.skipif(missing_office() is not None, reason="LibreOffice is not here")
+def test_office_files_become_pages_and_are_never_shown_as_they_are(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    server = start(limits={"seconds": 200})
+    html = b"<!doctype html><script>document.title='attack'</script><p>The quincunx of the orchard</p>"
+    done = server.wait(server.client.put("/v1/documents/orchard.html", content=html).json(), 200)
+    assert (done["state"], done["report"]["new"]) == ("done", 1), done
+    (hit,) = server.client.get("/v1/search?q=quincunx").json()["hits"]
+    assert (hit["id"], hit["name"]) == ("orchard_1", "orchard.html")
+    assert server.client.get("/v1/pages/orchard_1/image?q=quincunx").headers["content-type"] == "image/jpeg"
+    marks = server.client.get("/v1/pages/orchard_1/places?q=quincunx").json()["marks"]
+    assert [mark["text"] for mark in marks] == ["quincunx"]
+    original = server.client.get("/v1/documents/orchard/file")
+    assert original.content == html
+    assert original.headers["content-type"] == "application/octet-stream"
+    assert original.headers["content-disposition"].startswith("attachment;")
+    assert "sandbox" in original.headers["content-security-policy"]
 
 
 def test_files_are_added_by_path(start: Start, tmp_path: Path) -> None:

@@ -17,7 +17,17 @@ from typing import Any
 
 import click
 
-from vsplade.cli import indexing, inspecting, measuring, scaling, searching, serving, training, vectors
+from vsplade.cli import (
+    indexing,
+    inspecting,
+    measuring,
+    reading_text,
+    scaling,
+    searching,
+    serving,
+    training,
+    vectors,
+)
 from vsplade.cli.common import note, print_json, printable
 from vsplade.cli.menu import Menu
 from vsplade.errors import VspladeError, VspladeWarning
@@ -43,6 +53,7 @@ for command in (
     *searching.COMMANDS,
     *serving.COMMANDS,
     *inspecting.COMMANDS,
+    *reading_text.COMMANDS,
     *vectors.COMMANDS,
     *scaling.COMMANDS,
     *measuring.COMMANDS,

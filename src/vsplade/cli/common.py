@@ -16,7 +16,7 @@ import click
 from vsplade.config import make_options
 
 if TYPE_CHECKING:
-    from vsplade.pages import Limits
+    from vsplade.pages import FileProblem, Limits
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -193,6 +193,12 @@ def say(message: str = "") -> None:
 def note(message: str) -> None:
     """Anything that is not the result: progress, hints, warnings."""
     click.echo(_for_terminal(message), err=True)
+
+
+def note_failures(problems: Sequence[FileProblem]) -> None:
+    for problem in problems:
+        place = f", page {problem.page}" if problem.page else ""
+        note(f"Failed: {printable(problem.path)}{place}: {printable(problem.reason)}")
 
 
 _OUR_STYLE = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;;(?:file://[-\w./~%]*)?\x1b\\|\n)")

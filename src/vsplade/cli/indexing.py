@@ -232,6 +232,19 @@ def _print_report(report: IngestReport) -> None:
             f"{n:,} {printable(end) or 'without an ending'}" for end, n in report.passed_over.items()
         )
         note(f"Note: files of other kinds were passed over: {kinds}.")
+        _note_missing(report.passed_over)
+
+
+def _note_missing(passed_over: Mapping[str, int]) -> None:
+    """What would have to be installed to read some of them."""
+    from vsplade.pages.formats import needs
+
+    missing: dict[str, list[str]] = {}
+    for end in passed_over:
+        if (what := needs(end)) is not None:
+            missing.setdefault(what, []).append(end)
+    for what, ends in missing.items():
+        note(f"  {', '.join(ends)} would need {what}.")
 
 
 def _note_illegible(files: Mapping[str, int]) -> None:

@@ -19,6 +19,7 @@ from vsplade.cli.common import (
     limit_options,
     make_limits,
     note,
+    note_failures,
     password_options,
     print_json,
     printable,
@@ -30,7 +31,7 @@ from vsplade.errors import InputError
 from vsplade.exchange import FORMATS, IMPORTS
 
 if TYPE_CHECKING:
-    from vsplade.pages import FileProblem, Limits
+    from vsplade.pages import Limits
     from vsplade.scale.encode_run import EncodeReport
     from vsplade.types import Encoder, Metadata, Page, SparseVector
 
@@ -109,12 +110,6 @@ def encode(
     else:
         say(f"Wrote {count(source.pages, 'vector')} to {printable(str(output))}.")
     return SOME_FAILED if source.problems else 0
-
-
-def note_failures(problems: Sequence[FileProblem]) -> None:
-    for problem in problems:
-        place = f", page {problem.page}" if problem.page else ""
-        note(f"Failed: {printable(problem.path)}{place}: {printable(problem.reason)}")
 
 
 def _encode_to_parquet(

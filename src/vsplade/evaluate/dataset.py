@@ -19,7 +19,8 @@ from pathlib import Path
 
 from vsplade.errors import InputError
 from vsplade.jsonl import read_lines, read_objects
-from vsplade.pages.naming import PICTURE_SUFFIXES, is_supported, suffix
+from vsplade.pages.formats import is_supported
+from vsplade.pages.naming import PICTURE_SUFFIXES, suffix
 
 Qrels = dict[str, dict[str, int]]
 """Query id -> page id -> how relevant (0: judged, and not relevant)."""

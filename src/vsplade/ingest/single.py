@@ -14,13 +14,17 @@ from PIL import Image
 from vsplade.errors import InputError
 from vsplade.ingest.job import OWN_KEYS
 from vsplade.pages import to_grey_or_rgb
+from vsplade.pages.formats import HEAD, looks_like
 from vsplade.pages.naming import page_id
 from vsplade.pages.picture import THUMBNAIL, thumbnail_jpeg
 from vsplade.pages.viewer import shared_viewer
 from vsplade.store.writer import IndexWriter
 from vsplade.types import Encoder, Metadata, Page
 
-_SUFFIXES = {"PNG": ".png", "JPEG": ".jpg", "WEBP": ".webp", "TIFF": ".tif", "GIF": ".gif"}
+_SUFFIXES = {
+    "PNG": ".png", "JPEG": ".jpg", "WEBP": ".webp", "TIFF": ".tif", "GIF": ".gif", "BMP": ".bmp",
+    "JPEG2000": ".jp2",
+}  # fmt: skip
 
 Source = Image.Image | bytes | str | os.PathLike[str]
 
@@ -63,13 +67,16 @@ def _pages(source: Source, edge: int, id: str) -> Iterator[Page]:
 
 
 def _suffix(content: bytes) -> str:
-    if b"%PDF-" in content[:1024]:
-        return ".pdf"
+    for ending in (".pdf", ".djvu", ".heic"):
+        if looks_like(content[:HEAD], ending):
+            return ending
     try:
         with Image.open(io.BytesIO(content), formats=tuple(_SUFFIXES)) as picture:
             return _SUFFIXES[str(picture.format)]
     except OSError as error:
-        raise InputError("These bytes are neither a PDF nor a picture that can be read.") from error
+        raise InputError(
+            "These bytes are no PDF, DjVu file or picture that can be read. Add other files by path."
+        ) from error
 
 
 def _of_file(path: str, edge: int, id: str, keep_path: bool) -> Iterator[Page]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from vsplade.errors import InputError
-from vsplade.pages.naming import SUFFIXES, is_supported, suffix
+from vsplade.pages.formats import is_supported, why_not
+from vsplade.pages.naming import suffix
 
 STDIN = "-"
 
@@ -88,7 +89,7 @@ class _Walker:
         elif not os.path.isfile(path):
             self._problem(path, "is not a regular file")
         elif not is_supported(path):
-            self._problem(path, f"is not a page format; known endings are {', '.join(sorted(SUFFIXES))}")
+            self._problem(path, why_not(path))
         else:
             self._add_file(path)
 

@@ -20,6 +20,13 @@ class Limits:
     max_seconds: float = 60.0
     """Time for one page; opening the file counts to its first page."""
 
+    @property
+    def memory(self) -> int:
+        """Bytes of address space: 2 GiB for everything that is not one decoded picture, 12 bytes a pixel for
+        that (an RGBA picture, its copy while it is shrunk, and room).
+        """
+        return (2 << 30) + 12 * self.max_pixels
+
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)

@@ -1,6 +1,6 @@
 """Which files are pages, and what their pages are called in an index.
 
-A picture's page is called after the file's stem, page N of a PDF or of a TIFF with several pages
+A picture's page is called after the file's stem, page N of a document or of a TIFF with several pages
 ``stem_N``. Two files may share a stem (``2023/report.pdf``, ``2024/report.pdf``). Then the first one keeps
 the plain stem, and each later one is called ``stem~`` with eight hexadecimal digits of the SHA-256 of its
 absolute path. First means: already in the index, else first in the order of discovery. So a name never
@@ -17,18 +17,25 @@ from pathlib import PurePath
 
 PDF_SUFFIXES = frozenset({".pdf"})
 TIFF_SUFFIXES = frozenset({".tif", ".tiff"})
-PICTURE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif"})
-SUFFIXES = PDF_SUFFIXES | TIFF_SUFFIXES | PICTURE_SUFFIXES
+HEIF_SUFFIXES = frozenset({".heic", ".heif"})
+PICTURE_SUFFIXES = HEIF_SUFFIXES | {
+    ".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".bmp", ".jp2", ".jpx", ".j2k",
+}  # fmt: skip
+DJVU_SUFFIXES = frozenset({".djvu", ".djv"})
+HTML_SUFFIXES = frozenset({".html", ".htm", ".xhtml"})
+OFFICE_SUFFIXES = HTML_SUFFIXES | {
+    ".docx", ".doc", ".odt", ".rtf", ".xlsx", ".xls", ".ods", ".pptx", ".ppt", ".odp", ".epub",
+}  # fmt: skip
+DOCUMENT_SUFFIXES = PDF_SUFFIXES | DJVU_SUFFIXES | OFFICE_SUFFIXES
+"""Their pages have numbers, also where there is only one."""
+SUFFIXES = DOCUMENT_SUFFIXES | TIFF_SUFFIXES | PICTURE_SUFFIXES
+"""All that can be read somewhere; ``formats`` knows which of them can be read here."""
 
 _NUMBERED = re.compile(r"(.+)_[1-9][0-9]*\Z", re.DOTALL)
 
 
 def suffix(path: str) -> str:
     return PurePath(path).suffix.lower()
-
-
-def is_supported(path: str) -> bool:
-    return suffix(path) in SUFFIXES
 
 
 def is_pdf(path: str) -> bool:
@@ -38,7 +45,7 @@ def is_pdf(path: str) -> bool:
 def page_id(path: str, doc_id: str, number: int, pages: int) -> str:
     """What page ``number`` of a file with so many ``pages`` is called."""
     kind = suffix(path)
-    if kind in PDF_SUFFIXES or (kind in TIFF_SUFFIXES and pages > 1):
+    if kind in DOCUMENT_SUFFIXES or (kind in TIFF_SUFFIXES and pages > 1):
         return f"{doc_id}_{number}"
     return doc_id
 
@@ -65,7 +72,7 @@ class NameBook:
         self._numbered: set[str] = set()
         """Documents whose pages are called ``document_N``."""
         self._prefixes: set[str] = set()
-        """``x`` for every single page called ``x_N``: a PDF named ``x`` would take its id."""
+        """``x`` for every single page called ``x_N``: a document named ``x`` would take its id."""
 
     def claim(self, path: str, doc_id: str) -> None:
         """Note a name that is in use."""
@@ -73,7 +80,7 @@ class NameBook:
         kind = suffix(path)
         if kind not in PICTURE_SUFFIXES:
             self._numbered.add(doc_id)
-        if kind not in PDF_SUFFIXES and (match := _NUMBERED.match(doc_id)):
+        if kind not in DOCUMENT_SUFFIXES and (match := _NUMBERED.match(doc_id)):
             self._prefixes.add(match[1])
 
     def assign(self, path: str) -> str:
@@ -97,7 +104,7 @@ class NameBook:
         if kind not in PICTURE_SUFFIXES and name in self._prefixes:
             return False
         match = _NUMBERED.match(name)
-        return kind in PDF_SUFFIXES or match is None or match[1] not in self._numbered
+        return kind in DOCUMENT_SUFFIXES or match is None or match[1] not in self._numbered
 
 
 def name_files(paths: Iterable[str], taken: Mapping[str, str] | None = None) -> list[SourceFile]:

@@ -1,4 +1,4 @@
-"""PNG, JPEG, WebP, GIF and TIFF files as upright pictures in grey or RGB."""
+"""PNG, JPEG, WebP, GIF, TIFF, BMP, JPEG 2000 and HEIC files as upright pictures in grey or RGB."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from PIL import Image, UnidentifiedImageError
 
 from vsplade.errors import PageError
 from vsplade.pages.limits import Limits
+from vsplade.pages.naming import HEIF_SUFFIXES, suffix
 from vsplade.pages.pixels import PageContent, Pixels
 from vsplade.pages.resize import fit, fit_size, is_shrinkable
 from vsplade.pages.webp import decode_grey, webp_size
 
 THUMBNAIL = 480
 """Longest edge of the pictures that an index keeps for lists of results."""
-FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF")
+FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "JPEG2000")
 """Only these decoders are ever tried, whatever a file claims to be."""
 
 _ORIENTATION_TAG = 0x0112
@@ -43,7 +44,7 @@ class PictureFile:
         if (size := webp_size(path)) is not None:
             self._check(*size, *size)  # Pillow takes memory for the whole picture when it opens one
         try:
-            self._image: Image.Image = Image.open(path, formats=FORMATS)
+            self._image: Image.Image = Image.open(path, formats=_formats(path))
         except UnidentifiedImageError:
             if os.path.getsize(path) == 0:
                 raise PageError("is an empty file") from None
@@ -90,6 +91,20 @@ class PictureFile:
 
     def close(self) -> None:
         self._image.close()
+
+
+def _formats(path: str) -> tuple[str, ...]:
+    """HEIC has a decoder of its own, which only files with its ending get to see."""
+    if suffix(path) not in HEIF_SUFFIXES:
+        return FORMATS
+    try:
+        import pi_heif
+    except ImportError:
+        raise PageError("needs the package pi-heif: pip install 'vsplade[formats]'") from None
+    pi_heif.options.DECODE_THREADS = 1
+    pi_heif.options.THUMBNAILS = False
+    pi_heif.register_heif_opener()
+    return ("HEIF",)
 
 
 def too_many_pixels(width: int, height: int, limits: Limits) -> str:

@@ -18,8 +18,11 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from vsplade.errors import PageError
+from vsplade.pages.djvu import DjvuFile
+from vsplade.pages.formats import HEAD, looks_like
 from vsplade.pages.limits import Limits
-from vsplade.pages.naming import PDF_SUFFIXES, suffix
+from vsplade.pages.naming import DJVU_SUFFIXES, OFFICE_SUFFIXES, PDF_SUFFIXES, suffix
+from vsplade.pages.office import to_pdf
 from vsplade.pages.pdf import PdfFile
 from vsplade.pages.picture import PictureFile, thumbnail_jpeg
 from vsplade.pages.pixels import PageContent
@@ -50,7 +53,7 @@ def open_file(path: str, limits: Limits) -> OpenFile:
         raise PageError(
             f"has {size:,} bytes, above the limit of {limits.max_bytes:,}; split it or raise --max-bytes"
         )
-    file: OpenFile = PdfFile(path, limits) if suffix(path) in PDF_SUFFIXES else PictureFile(path, limits)
+    file = _open(path, limits)
     try:
         if file.pages < 1:
             raise PageError("has no pages")
@@ -63,6 +66,18 @@ def open_file(path: str, limits: Limits) -> OpenFile:
         file.close()
         raise
     return file
+
+
+def _open(path: str, limits: Limits) -> OpenFile:
+    ending = suffix(path)
+    if ending in PDF_SUFFIXES:
+        return PdfFile(path, limits)
+    if ending in OFFICE_SUFFIXES:
+        with open(path, "rb") as stream:
+            if not looks_like(stream.read(HEAD), ending):
+                raise PageError(f"is not a {ending} file, although its name says so, or it is damaged")
+        return PdfFile(to_pdf(path, limits), limits)
+    return DjvuFile(path, limits) if ending in DJVU_SUFFIXES else PictureFile(path, limits)
 
 
 def reason(error: Exception) -> str:
@@ -167,13 +182,12 @@ def _read_jobs(jobs: queue.SimpleQueue[Job]) -> None:
 def _bound_memory(limits: Limits) -> None:
     """So that a file which blows up in a decoder is refused here, before the whole machine suffers.
 
-    Address space: 2 GiB for everything that is not one decoded picture, 12 bytes a pixel for that (an RGBA
-    picture, its copy while it is shrunk, and room). Windows has no such limit.
+    Windows has no such limit.
     """
     if sys.platform != "win32":
         import resource
 
-        most = (2 << 30) + 12 * limits.max_pixels
+        most = limits.memory
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         if hard == resource.RLIM_INFINITY or most < hard:
             with suppress(ValueError, OSError):  # some systems refuse to limit it; then it is not limited

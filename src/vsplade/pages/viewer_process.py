@@ -7,9 +7,11 @@ on a hostile file happens here, and ``protocol`` frames are all that comes out.
 from __future__ import annotations
 
 import os
+from itertools import islice
 from typing import Any
 
 from vsplade.errors import PageError
+from vsplade.pages.djvu import DjvuFile
 from vsplade.pages.limits import Limits
 from vsplade.pages.pdf import PdfFile
 from vsplade.pages.protocol import write_frame
@@ -47,7 +49,7 @@ class ViewWorker:
             "width": content.width,
             "height": content.height,
             "text": content.text,
-            "words": layer_words(file, number) if job["words"] and isinstance(file, PdfFile) else [],
+            "words": words_of(file, number) if job["words"] else [],
         }
         if content.pixels is None:
             return header, b""
@@ -64,6 +66,13 @@ class ViewWorker:
         self._file = open_file(path, self._limits)
         self._key = key
         return self._file
+
+
+def words_of(file: OpenFile, number: int) -> list[list[str | float]]:
+    """Those of the text layer, each with its place."""
+    if isinstance(file, DjvuFile):
+        return list(islice(file.words(number), MAX_WORDS))
+    return layer_words(file, number) if isinstance(file, PdfFile) else []
 
 
 def layer_words(file: PdfFile, number: int) -> list[list[str | float]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from vsplade.errors import InputError, ModelMismatchError
 from vsplade.exchange.shard_folder import ShardFolder, open_place, unreachable
 from vsplade.pages import FileProblem, discover, name_files
-from vsplade.pages.naming import is_supported
+from vsplade.pages.formats import is_supported
 from vsplade.store.identity import EncoderIdentity
 
 TASK_BYTES, TASK_FILES = 32 << 20, 128

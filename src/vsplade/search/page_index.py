@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -189,12 +188,14 @@ class PageIndex(ABC):
             vector = encode(parse(query), self.encoder, self)
         else:
             vector = self.encoder.encode_query(query, self)
-            if isinstance(self.encoder, MeaningEncoder):
-                vector = replace(vector, meaning=self.encoder.encode_meaning(query))
+            # By its name: to ask whether the encoder follows a protocol takes as long as a search.
+            if (meaning := getattr(self.encoder, "encode_meaning", None)) is not None:
+                vector = SparseVector(vector.terms, vector.weights, meaning(query))
         return checked_query(vector, self.identity.terms)
 
     def _encode_words(self, query: Query) -> SparseVector:
-        return replace(self.encode_query(query), meaning=None)
+        vector = self.encode_query(query)
+        return SparseVector(vector.terms, vector.weights)
 
     def _conditions(self, query: Query) -> Conditions:
         if isinstance(query, str) and has_operators(query):

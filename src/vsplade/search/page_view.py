@@ -31,9 +31,6 @@ from vsplade.types import Box, Json, TermMatch
 if TYPE_CHECKING:
     from PIL import Image
 
-    from vsplade.encode.reader.page_text import PageText
-    from vsplade.encode.reader.reader import ReaderEncoder
-
 EDGE = 1600
 """Pixels of the longest edge of a page as it is kept: enough to read small print on a screen."""
 PICTURES, READINGS = 12, 512
@@ -125,29 +122,16 @@ def shared_sight() -> Sight:
     return Sight()
 
 
-@cache
-def _reader() -> tuple[ReaderEncoder, PageText]:
-    from vsplade.encode.reader.page_text import PageText
-    from vsplade.encode.reader.reader import ReaderEncoder, ReaderOptions
-    from vsplade.encode.tokenizer import Tokenizer
-
-    return ReaderEncoder(ReaderOptions()), PageText(Tokenizer.load())
-
-
 def _read(image: Image.Image) -> Iterable[PageWord]:
     """What the reader that ships sees, whatever encoder made the index."""
-    reader, text = _reader()
-    name = reader.vocabulary.token
-    pose, cells = reader.read_upright(image)  # places are those of the page as it is shown
+    from vsplade.reading.read_files import read_picture
+
+    blocks, _ = read_picture(image)
     return [
-        PageWord(
-            word.text,
-            pose.box_on_page(word.box, image.size),
-            word.certainty,
-            tuple(map(name, word.terms)),
-        )
-        for line in text.lines(cells)
-        for word in line
+        PageWord(word.text, word.box, word.certainty, word.tokens)
+        for block in blocks
+        for line in block.lines
+        for word in line.words
     ]
 
 

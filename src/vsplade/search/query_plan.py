@@ -109,9 +109,9 @@ def checked_query(query: SparseVector, vocabulary: int) -> SparseVector:
         raise InputError(f"the query has {len(terms)} terms but {len(weights)} weights.")
     if len(terms) > MAX_TERMS:
         raise InputError(f"the query has {len(terms)} terms; at most {MAX_TERMS} are possible.")
-    if np.any(terms[1:] <= terms[:-1]):
+    if (terms[1:] <= terms[:-1]).any():
         raise InputError("the query's terms must increase strictly; build it with SparseVector.from_dict.")
-    if not np.all((weights >= WEIGHTS[0]) & (weights <= WEIGHTS[1])):
+    if not ((weights >= WEIGHTS[0]) & (weights <= WEIGHTS[1])).all():
         raise InputError(f"the query's weights must be positive: from {WEIGHTS[0]} to {WEIGHTS[1]}.")
     known = terms < vocabulary
     if known.all():

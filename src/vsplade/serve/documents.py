@@ -17,10 +17,11 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from vsplade.ingest import OWN_KEYS
+from vsplade.pages.formats import HEAD, looks_like
 from vsplade.pages.naming import suffix
 from vsplade.serve.jobs import JobStore, StoredJob
 from vsplade.serve.library import Library, ListedDocument
-from vsplade.serve.paths import HEAD, MEDIA_TYPES, checked_name, checked_paths, looks_like
+from vsplade.serve.paths import MEDIA_TYPES, checked_name, checked_paths
 from vsplade.serve.request_body import check_length, json_body, parameters, too_large, whole_number
 from vsplade.serve.request_errors import RequestError, bad_request, not_found
 from vsplade.serve.settings import Settings
@@ -98,15 +99,16 @@ class DocumentRoutes:
         path = document.path
         if path is None or not await self._library.run(lambda: _is_what_it_seems(path)):
             raise not_found("The file of this document is gone, or is not what it was.")
-        kind = MEDIA_TYPES[suffix(path)]
+        kind = MEDIA_TYPES.get(suffix(path))
+        where = "inline" if kind else "attachment"
         headers = {
-            "content-disposition": f"inline; filename*=UTF-8''{quote(document.name, safe='')}",
+            "content-disposition": f"{where}; filename*=UTF-8''{quote(document.name, safe='')}",
             "cache-control": "private, no-cache",
             # A PDF is shown by the browser's own viewer, which this policy must let work.
             "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; object-src 'self'; "
             "frame-ancestors 'none'" if kind == "application/pdf" else "default-src 'none'; sandbox",
         }  # fmt: skip
-        return FileResponse(path, media_type=kind, headers=headers)
+        return FileResponse(path, media_type=kind or "application/octet-stream", headers=headers)
 
     # -- jobs -------------------------------------------------------------------------------------------
 
@@ -233,13 +235,13 @@ def _job_json(job: StoredJob) -> dict[str, Any]:
 
 
 def _check_content(head: bytes, name: str) -> None:
-    if not looks_like(head, name):
+    if not looks_like(head, suffix(name)):
         raise RequestError(415, "not_what_it_says", f"The content is not that of a {suffix(name)} file.")
 
 
 def _is_what_it_seems(path: str) -> bool:
     with suppress(OSError), open(path, "rb") as stream:
-        return looks_like(stream.read(HEAD), path)
+        return looks_like(stream.read(HEAD), suffix(path))
     return False
 
 

@@ -1,4 +1,4 @@
-"""Names and paths that come from outside: which are allowed, and what files claim to be."""
+"""Names and paths that come from outside: which are allowed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
-from vsplade.pages.naming import SUFFIXES, suffix
+from vsplade.pages.formats import is_supported, why_not
 from vsplade.serve.request_errors import RequestError, bad_request
 
 LONGEST_NAME = 200
 """Bytes; file systems allow 255, and page ids are made from names."""
-HEAD = 1024
-"""Bytes of a file that show what it is."""
 MEDIA_TYPES = {
     ".pdf": "application/pdf",
     ".png": "image/png",
@@ -25,7 +23,10 @@ MEDIA_TYPES = {
     ".gif": "image/gif",
     ".tif": "image/tiff",
     ".tiff": "image/tiff",
+    ".bmp": "image/bmp",
 }
+"""Of the files that browsers may show. Others are handed out to be kept: an HTML file that is shown from here
+could act in the name of this server."""
 
 
 def checked_name(name: str) -> str:
@@ -37,26 +38,9 @@ def checked_name(name: str) -> str:
         raise bad_request("A file's name must not hold control characters.")
     if len(name.encode()) > LONGEST_NAME:
         raise bad_request(f"A file's name may have {LONGEST_NAME} bytes at most.")
-    if suffix(name) not in SUFFIXES:
-        known = ", ".join(sorted(SUFFIXES))
-        raise RequestError(415, "unknown_format", f"This is not a page format. Known endings: {known}.")
+    if not is_supported(name):
+        raise RequestError(415, "unknown_format", f"This file {why_not(name)}.")
     return name
-
-
-def looks_like(head: bytes, name: str) -> bool:
-    """Whether a file's first bytes are those of the format that its ending names."""
-    kind = MEDIA_TYPES.get(suffix(name))
-    if kind == "application/pdf":
-        return b"%PDF-" in head[:HEAD]
-    if kind == "image/webp":
-        return head[:4] == b"RIFF" and head[8:12] == b"WEBP"
-    starts = {
-        "image/png": (b"\x89PNG\r\n\x1a\n",),
-        "image/jpeg": (b"\xff\xd8\xff",),
-        "image/gif": (b"GIF87a", b"GIF89a"),
-        "image/tiff": (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),
-    }
-    return kind in starts and head.startswith(starts[kind])
 
 
 def inside(path: str, roots: Iterable[str]) -> bool:

@@ -25,6 +25,9 @@ AGAIN_SECONDS = 0.5
 """Between the death of a process and its next start."""
 QUICK_DEATHS, QUICK_SECONDS = 5, 5.0
 """A process that dies so often within seconds of its start will not get better."""
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""numpy shares out every product among all processors. Those of a query are so small that the threads only
+wait for each other, and every processor has a worker already."""
 
 
 @dataclass(slots=True)
@@ -87,7 +90,7 @@ class Supervisor:
             child.command,
             stdin=subprocess.PIPE,
             pass_fds=child.sockets,
-            env={**os.environ, "PYTHONPATH": search},
+            env={**_ONE_THREAD, **os.environ, "PYTHONPATH": search},
             start_new_session=True,  # ctrl-C reaches this process alone, which ends the others in order
         )
         child.started = time.monotonic()

@@ -51,14 +51,23 @@ def box_on_ink(
 ) -> Box:
     """``middle`` and ``pixel``, of the copy that was read, in fractions of the page; ``em`` in its pixels."""
     height, width = grey.shape
+    left, right, y = ends_on_ink(grey, width_of(letters), middle, pixel, em)
+    em = min(max(em, TYPE[0]), TYPE[1]) * float(pixel[0]) * width
+    sides = (left / width, (y - ABOVE * em) / height, right / width, (y + BELOW * em) / height)
+    return Box(*(min(1.0, max(0.0, side)) for side in sides))
+
+
+def ends_on_ink(
+    grey: NDArray[np.uint8], wide: float, middle: NDArray[Any], pixel: NDArray[Any], em: float
+) -> tuple[float, float, float]:
+    """Left, right and the middle's height, in pixels; ``wide`` is the width that it should have, in em."""
+    height, width = grey.shape
     x, y = float(middle[0]) * width, float(middle[1]) * height
     zoom = float(pixel[0]) * width
     em = min(max(em, TYPE[0]), TYPE[1]) * zoom
-    half = width_of(letters) * em / 2
+    half = wide * em / 2
     y = _line(grey, (x - half, x + half), y, em, SLACK * zoom)
-    left, right = _ends(grey, x, y, em, half)
-    sides = (left / width, (y - ABOVE * em) / height, right / width, (y + BELOW * em) / height)
-    return Box(*(min(1.0, max(0.0, side)) for side in sides))
+    return *_ends(grey, x, y, em, half), y
 
 
 def _ink(

@@ -54,7 +54,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class _Pieces:
+class Pieces:
     """What stays of the cells: one row a piece of a word, in fractions of the page's height."""
 
     term: NDArray[np.int64]
@@ -63,11 +63,12 @@ class _Pieces:
     y: NDArray[np.float64]
     em: NDArray[np.float64]
     width: NDArray[np.float64]
+    scale: float = 1.0
+    """Of the page's type: its widths over those that ``boxes`` expects."""
 
-    def only(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> _Pieces:
-        return _Pieces(
-            self.term[rows], self.chance[rows], self.x[rows], self.y[rows], self.em[rows], self.width[rows]
-        )
+    def only(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Pieces:
+        x, y, em, width = (column[rows] for column in (self.x, self.y, self.em, self.width))
+        return Pieces(self.term[rows], self.chance[rows], x, y, em, width, self.scale)
 
 
 class PageText:
@@ -91,18 +92,18 @@ class PageText:
         order = [row for line in in_order(pieces, self._lines(pieces)) for row in line]
         return pieces.term[order], pieces.chance[order]
 
-    def _pieces(self, cells: Cells) -> tuple[_Pieces, float]:
+    def _pieces(self, cells: Cells) -> tuple[Pieces, float]:
         """The surest reading of every place; and the page's width over its height."""
         ratio = float(cells.pixel[0, 1] / cells.pixel[0, 0]) if len(cells.pixel) else 1.0
         em = np.clip(cells.em, *TYPE) * cells.pixel[:, 1]
         term = cells.term[:, 0].astype(np.int64)
         x, y = cells.middle[:, 0].astype(np.float64) * ratio, cells.middle[:, 1].astype(np.float64)
         chance = cells.probability[:, 0].astype(np.float64)
-        found = _Pieces(term, chance, x, y, em.astype(np.float64), self._width[term] * em)
+        found = Pieces(term, chance, x, y, em.astype(np.float64), self._width[term] * em)
         found = found.only(found.chance > LEAST)
-        return found.only(_surest(found)), ratio
+        return found.only(surest(found)), ratio
 
-    def _lines(self, pieces: _Pieces) -> list[list[int]]:
+    def _lines(self, pieces: Pieces) -> list[list[int]]:
         """Rows of pieces that follow one another on a line, from left to right."""
         after = np.full(len(pieces.x), -1)
         nearest = np.full(len(pieces.x), np.inf)
@@ -127,7 +128,7 @@ class PageText:
                     after[one], before[other], nearest[one] = other, one, gap[row]
         return [list(_follow(int(first), after)) for first in np.flatnonzero(before < 0)]
 
-    def _words(self, pieces: _Pieces, line: Sequence[int], ratio: float) -> list[Word]:
+    def _words(self, pieces: Pieces, line: Sequence[int], ratio: float) -> list[Word]:
         words: list[list[int]] = []
         for row in line:
             term = pieces.term[row]
@@ -137,17 +138,21 @@ class PageText:
                 words.append([row])
         return [self._word(pieces, rows, ratio) for rows in words]
 
-    def _word(self, pieces: _Pieces, rows: list[int], ratio: float) -> Word:
+    def _word(self, pieces: Pieces, rows: list[int], ratio: float) -> Word:
         terms = tuple(int(term) for term in pieces.term[rows])
-        left = min(pieces.x[row] - pieces.width[row] / 2 for row in rows) / ratio
-        right = max(pieces.x[row] + pieces.width[row] / 2 for row in rows) / ratio
+        left = min(pieces.x[row] - pieces.width[row] / 2 for row in rows)
+        right = max(pieces.x[row] + pieces.width[row] / 2 for row in rows)
         em = float(pieces.em[rows].mean())
         middle = float(pieces.y[rows].mean())
-        span = float(pieces.x[rows[-1]] - pieces.x[rows[0]]) / em
-        text = self._letters[terms[0]] if len(rows) == 1 else self._joined(terms, span)
-        sides = (left, middle - ABOVE * em, right, middle + BELOW * em)
+        text = self._letters[terms[0]] if len(rows) == 1 else self._spelled(pieces, rows, (right - left) / em)
+        sides = (left / ratio, middle - ABOVE * em, right / ratio, middle + BELOW * em)
         box = Box(*(min(1.0, max(0.0, float(side))) for side in sides))
         return Word(text, box, float(pieces.chance[rows].min()), terms)
+
+    def _spelled(self, pieces: Pieces, rows: list[int], wide: float) -> str:
+        """The letters of a word of several pieces, which is so many em wide."""
+        span = float(pieces.x[rows[-1]] - pieces.x[rows[0]]) / float(pieces.em[rows].mean())
+        return self._joined([int(term) for term in pieces.term[rows]], span)
 
     def _joined(self, terms: Sequence[int], span: float) -> str:
         """The word of these pieces: the length at which they agree where they overlap.
@@ -155,15 +160,18 @@ class PageText:
         ``span`` is from the middle of the first to the middle of the last, in em. Letters that no piece shows
         are left out.
         """
-        parts = [self._letters[term] for term in terms]
-        first, last = parts[0], parts[-1]
-        middle = parts[1] if len(parts) == 3 else ""
+        first, last = self._letters[terms[0]], self._letters[terms[-1]]
         each = (self._width[terms[0]] + self._width[terms[-1]]) / (len(first) + len(last))
         expected = span / each + (len(first) + len(last)) / 2
+        return self._at_length(terms, expected)
+
+    def _at_length(self, terms: Sequence[int], expected: float) -> str:
+        parts = [self._letters[term] for term in terms]
+        middle = parts[1] if len(parts) == 3 else ""
         fitting = [
             (abs(size - expected), word)
             for size in range(max(map(len, parts)), 25)
-            if (word := _placed(first, middle, last, size)) is not None
+            if (word := _placed(parts[0], middle, parts[-1], size)) is not None
         ]
         return min(fitting)[1] if fitting else "".join(parts)
 
@@ -179,7 +187,7 @@ def _placed(first: str, middle: str, last: str, size: int) -> str | None:
     return "".join(letters)
 
 
-def _surest(pieces: _Pieces) -> NDArray[np.int64]:
+def surest(pieces: Pieces) -> NDArray[np.int64]:
     """Rows of pieces that no surer one lies on, in the order of their certainty."""
     hidden = np.zeros(len(pieces.x), bool)
     overlaps: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
@@ -209,18 +217,21 @@ def _follow(row: int, after: NDArray[np.int64]) -> Iterator[int]:
 
 
 @dataclass
-class _Block:
+class Block:
+    """Lines below each other; places in fractions of the page's height."""
+
     left: float
     top: float
     right: float
     bottom: float
     em: float
     lines: list[list[int]]
+    is_table: bool = False
 
 
-def in_order(pieces: _Pieces, lines: list[list[int]]) -> list[list[int]]:
-    """Lines in reading order: down each block; of two blocks side by side the left one first."""
-    blocks: list[_Block] = []
+def find_blocks(pieces: Pieces, lines: list[list[int]]) -> list[Block]:
+    """Lines below each other in one size of type are a block."""
+    blocks: list[Block] = []
     lines = sorted(lines, key=lambda line: float(np.mean(pieces.y[line])))
     for line in lines:
         left = float(pieces.x[line[0]] - pieces.width[line[0]] / 2)
@@ -234,19 +245,24 @@ def in_order(pieces: _Pieces, lines: list[list[int]]) -> list[list[int]]:
             if near and alike and overlap > 0.3 * min(right - left, block.right - block.left):
                 best = block
         if best is None:
-            blocks.append(_Block(left, middle, right, middle, em, [line]))
+            blocks.append(Block(left, middle, right, middle, em, [line]))
         else:
             best.left, best.right = min(best.left, left), max(best.right, right)
             best.bottom = middle
             best.em = em
             best.lines.append(line)
-    return [line for block in _column_order(blocks) for line in block.lines]
+    return blocks
 
 
-def _column_order(blocks: list[_Block]) -> list[_Block]:
+def in_order(pieces: Pieces, lines: list[list[int]]) -> list[list[int]]:
+    """Lines in reading order: down each block; of two blocks side by side the left one first."""
+    return [line for block in column_order(find_blocks(pieces, lines)) for line in block.lines]
+
+
+def column_order(blocks: list[Block]) -> list[Block]:
     """Top to bottom; a block waits for those on its left that begin before it ends."""
     rest = sorted(blocks, key=lambda block: (block.top, block.left))
-    ordered: list[_Block] = []
+    ordered: list[Block] = []
     while rest:
         pick = rest[0]
         for block in rest[1:]:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -73,12 +73,16 @@ class ReaderOptions:
     """Pages read at a time; 0 is one for every core."""
     meaning: bool = True
     """Whether pages are also found by what they are about, and not by their words alone."""
+    dense: bool = False
+    """Whether the text model also reads queries: better at other words, but a network at query time."""
     model: str = ""
     """A folder with another model in the same layout."""
     device: str = "cpu"
     """``cpu`` is onnxruntime; ``cuda``, or any other, is torch's; ``torch`` is a GPU where there is one."""
 
     def __post_init__(self) -> None:
+        if self.dense and not self.meaning:
+            raise InputError("The reader's option 'dense' needs 'meaning', which is switched off.")
         if self.threads < 0:
             raise InputError(f"The reader's option 'threads' must be 0 or more, not {self.threads}.")
         if self.longest_edge and not SMALLEST_EDGE <= self.longest_edge <= LARGEST_EDGE:
@@ -143,6 +147,8 @@ class ReaderEncoder:
             parts.append(f"longest_edge={self.options.longest_edge}")
         if not self.options.meaning:
             parts.append("meaning=false")
+        if self.options.dense:
+            parts.append("dense=true")
         if self.options.model:
             parts.append(f"model={self.options.model}")
         if self.engine != "onnxruntime":
@@ -241,9 +247,10 @@ class ReaderEncoder:
         written = self._words.readings(text)
         text_terms = [term for unit in written[0] for term in self._words.pieces(unit)]
         terms = set(text_terms)
-        for term, other in self._related_to(terms):
-            share = self._config["related"] * float(min(table[term], table[other]))
-            weights[other] = max(weights.get(other, 0.0), share)
+        for term in terms:
+            for other in self._related_to(term):
+                share = self._config["related"] * float(min(table[term], table[other]))
+                weights[other] = max(weights.get(other, 0.0), share)
         weights |= {term: float(table[term]) for term in terms}
         heavy = {term: weight for term, weight in weights.items() if weight >= self._config["lightest"]}
         kept = heavy or weights
@@ -256,14 +263,17 @@ class ReaderEncoder:
             words | {len(self._tokenizer) + number: weight for number, weight in behind.items()}
         )
 
-    def _related_to(self, terms: Collection[int]) -> Iterator[tuple[int, int]]:
-        """Every term with each one that it also asks for."""
-        asked = np.fromiter(terms, np.int64, len(terms))
-        column = self._related[:, 0]
-        firsts, lasts = (np.searchsorted(column, asked + more).tolist() for more in (0, 1))
-        for term, first, last in zip(asked.tolist(), firsts, lasts, strict=True):
-            for other in self._related[first:last, 1].tolist() if first < last else ():
-                yield term, other
+    def _related_to(self, term: int) -> list[int]:
+        """The terms that a term of the query also asks for."""
+        if term not in self._known_relations:
+            first, last = np.searchsorted(self._related[:, 0], (term, term + 1)).tolist()
+            self._known_relations[term] = self._related[first:last, 1].tolist()
+        return self._known_relations[term]
+
+    @cached_property
+    def _known_relations(self) -> dict[int, list[int]]:
+        """Those of the terms that were asked for; no more than the vocabulary has."""
+        return {}
 
     @cached_property
     def _words(self) -> ReaderWords:
@@ -325,7 +335,8 @@ class ReaderEncoder:
         return MeaningModel.load() if wanted else None
 
     def encode_meaning(self, text: str) -> Direction | None:
-        return None if self._meaning is None else self._meaning.encode_query(text)
+        found = None if self._meaning is None else self._meaning.encode_query(text, self.options.dense)
+        return None if found is None else replace(found, vocabulary=len(self._tokenizer))
 
     def meant_by(self, word: str, page: SparseVector) -> list[str]:
         return [] if self._meaning is None else self._meaning.meant_by(word, self._whole_words(page))
