@@ -36,6 +36,7 @@ LEAST_CLUSTERS = 8
 DEPTH = 50
 """Pages that words propose, and pages that meaning proposes, at least."""
 
+SMALL_VOCABULARY = 1 << 18
 LOOKED_AT = 10
 """Of so many of the best pages by words the one with most of the query's words counts."""
 LEAST_TRUST, MOST_TRUST = 0.2, 3.2
@@ -160,13 +161,12 @@ class MeaningEngine:
         out = np.zeros(len(numbers), np.float32)
         if not len(query):
             return out
+        asked = _Asked(query)
         for part, places, pages in self._located(numbers):
             starts = part.segment.starts
             spans = np.stack([starts[pages], starts[pages + 1]], 1).astype(np.int64)
             rows = _ranges(spans)
-            terms = part.segment.terms[rows].astype(np.uint32)
-            asked = np.minimum(np.searchsorted(query.terms, terms), len(query) - 1)
-            shared = np.where(query.terms[asked] == terms, query.weights[asked], 0).astype(np.float64)
+            shared = asked.weights(part.segment.terms[rows])
             out[places] = _over(np.add, shared * part.segment.weights[rows] if how_often else shared, spans)
         return out
 
@@ -178,6 +178,26 @@ class MeaningEngine:
         for n in np.unique(which).tolist():
             places = np.flatnonzero(which == n)
             yield self._parts[n], places, numbers[places] - self._bases[n]
+
+
+class _Asked:
+    """The query's weight of any terms. In a small vocabulary a table is faster than a search for each."""
+
+    def __init__(self, query: SparseVector) -> None:
+        self._terms, self._weights = query.terms, query.weights.astype(np.float64)
+        last = int(query.terms[-1])
+        self._table = np.zeros(last + 2) if last < SMALL_VOCABULARY else None
+        if self._table is not None:
+            self._table[query.terms] = self._weights
+
+    def weights(self, terms: NDArray[Any]) -> NDArray[np.float64]:
+        if self._table is not None:
+            beyond = min(len(self._table) - 1, int(np.iinfo(terms.dtype).max))
+            found: NDArray[np.float64] = self._table[np.minimum(terms, terms.dtype.type(beyond))]
+            return found
+        terms = terms.astype(np.uint32)
+        places = np.minimum(np.searchsorted(self._terms, terms), len(self._terms) - 1)
+        return np.where(self._terms[places] == terms, self._weights[places], 0)
 
 
 def _ranges(spans: NDArray[np.int64]) -> NDArray[np.int64]:
