@@ -268,14 +268,6 @@ def test_imports_refuse_other_vocabularies_whole(index: Path, tmp_path: Path) ->
     assert as_json("stats", "--index", index)["pages"] == 4
 
 
-def test_formats_are_those_of_the_exports() -> None:
-    from vsplade.cli.vectors import FORMATS
-    from vsplade.exchange import vector_files
-
-    assert set(FORMATS) == set(vector_files.FORMATS)
-    assert set(FORMATS[:2]) == set(vector_files.IMPORTS)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -24,6 +24,7 @@ class InkFinder:
     name = "ink"
     fingerprint = "ink-1"
     longest_edge = 400
+    reads_grey = on_gpu = latin_only = False
 
     @property
     def vocabulary(self) -> Vocabulary:

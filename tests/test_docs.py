@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import vsplade
 from vsplade.cli import cli
@@ -76,6 +77,14 @@ def test_every_command_speaks_json_and_explains_itself(path: str) -> None:
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             assert parameter.help, f"{path} {parameter.opts[0]} has no help"
+
+
+def test_help_shows_what_matters_in_one_line_each() -> None:
+    shown = CliRunner().invoke(cli, ["--help"]).output
+    menu = shown.partition("Commands:\n")[2].partition("\nMore")[0].splitlines()
+    assert 1 < len(menu) <= 12
+    assert [line for line in menu if line.endswith("...") or not line.endswith(".")] == []
+    assert [name for name in cli.commands if not re.search(rf"\b{name}\b", shown)] == []
 
 
 def test_exit_codes_are_in_the_reference() -> None:

@@ -43,13 +43,13 @@ def write_pairs(folder: Path, pages: int, workers: int) -> Path:
 
 def first_pairs(batch: Any, count: int) -> Any:
     """Some pairs of a batch whose pages all have as many tiles."""
-    from vsplade.train.batches import Batch, Tokens
+    from vsplade.train.batches import Tokens, TrainingBatch
 
     queries, pages, captions = (
         Tokens(t.ids[:count], t.mask[:count]) for t in (batch.queries, batch.pages, batch.captions)
     )
     tiles = len(batch.tiles) // len(batch.pages.ids)
-    return Batch(queries, pages, batch.tiles[: count * tiles], captions)
+    return TrainingBatch(queries, pages, batch.tiles[: count * tiles], captions)
 
 
 def product_flops(_: Any, left: Any, right: Any, **others: Any) -> int:
@@ -77,6 +77,37 @@ def count_flops(trainer: Any, batch: Any) -> tuple[float, float]:
     return forward / COUNTED / 1e12, counter.get_total_flops() / COUNTED / 1e12
 
 
+class Facts:
+    """What was measured, written down at once: a machine may go away."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._found: dict[str, Any] = {}
+
+    def add(self, **facts: Any) -> None:
+        self._found.update(facts)
+        print(time.strftime("%H:%M:%S"), json.dumps(facts), flush=True)
+        self._path.write_text(json.dumps(self._found, indent=1) + "\n")
+
+
+def forward_memory(trainer: Any, batch: Any) -> dict[str, float]:
+    """GiB on the GPU around one forward pass."""
+    import torch
+
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    losses, _ = trainer.losses(batch.to(trainer.device))
+    held, peak = torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated()
+    del losses
+    torch.cuda.reset_peak_memory_stats()
+    return {
+        "gib_at_rest": before / 2**30,
+        "gib_kept_for_backward": (held - before) / 2**30,
+        "gib_forward_peak": peak / 2**30,
+    }
+
+
 def measure(given: argparse.Namespace) -> None:
     import torch
 
@@ -95,16 +126,8 @@ def measure(given: argparse.Namespace) -> None:
     )
     device = trainer.device
     on_gpu = device.type == "cuda"
-    found: dict[str, Any] = {
-        "batch": given.batch,
-        "learned_parameters": sum(map(torch.numel, trainer.learned.values())),
-    }
-
-    def keep(**facts: Any) -> None:
-        found.update(facts)
-        print(time.strftime("%H:%M:%S"), json.dumps(facts), flush=True)
-        Path(given.out).write_text(json.dumps(found, indent=1) + "\n")
-
+    keep = Facts(Path(given.out)).add
+    keep(batch=given.batch, learned_parameters=sum(map(torch.numel, trainer.learned.values())))
     rate = matrix_rate(device, 8192 if on_gpu else 256)
     keep(matrix_tflops=rate)
     batch = trainer.loader.make(0)
@@ -115,18 +138,7 @@ def measure(given: argparse.Namespace) -> None:
     forward, executed = (given.batch * each for each in count_flops(trainer, batch))
     keep(forward_tflop=forward, executed_tflop=executed)
     if on_gpu:
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        losses, _ = trainer.losses(batch.to(device))
-        held, peak = torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated()
-        keep(
-            gib_at_rest=before / 2**30,
-            gib_kept_for_backward=(held - before) / 2**30,
-            gib_forward_peak=peak / 2**30,
-        )
-        del losses
-        torch.cuda.reset_peak_memory_stats()
+        keep(**forward_memory(trainer, batch))
     trainer.advance([batch])
     if on_gpu:
         keep(peak_gib=torch.cuda.max_memory_allocated() / 2**30)

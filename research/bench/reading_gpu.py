@@ -109,7 +109,7 @@ def synchronize(encoder: TorchReaderEncoder) -> None:
 
 def model_only(
     encoder: TorchReaderEncoder,
-    batches: list[reading.Batch],
+    batches: list[reading.PageBatch],
     seconds: float,
     turns: Turns[list[SparseVector]] | None = None,
 ) -> dict[str, float]:
@@ -129,7 +129,7 @@ def model_only(
     return {"pages": pages, "pages_per_s": round(pages / wall, 1), "own_ms_a_page": round(own, 3)}
 
 
-def lanes(encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds: float) -> dict[str, Any]:
+def lanes(encoder: TorchReaderEncoder, batches: list[reading.PageBatch], seconds: float) -> dict[str, Any]:
     """Model only with other numbers of batches under way, and the most memory that took."""
     measured: dict[str, Any] = {}
     for count in (1, 2, 3, 4, 6):
@@ -144,7 +144,7 @@ def lanes(encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds: fl
     return measured
 
 
-def stages(encoder: TorchReaderEncoder, batch: reading.Batch, repeats: int) -> dict[str, float]:
+def stages(encoder: TorchReaderEncoder, batch: reading.PageBatch, repeats: int) -> dict[str, float]:
     """Milliseconds a page of each part of the work, one after the other on one stream."""
 
     def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -170,10 +170,10 @@ def stages(encoder: TorchReaderEncoder, batch: reading.Batch, repeats: int) -> d
 
 def upload_batches(
     encoder: TorchReaderEncoder, files: Sequence[str], size: int, count: int
-) -> list[reading.Batch]:
+) -> list[reading.PageBatch]:
     """Batches of pages of one shape, as ``encode_pages`` makes them."""
     shapes: dict[tuple[int, int], list[Image.Image]] = {}
-    batches: list[reading.Batch] = []
+    batches: list[reading.PageBatch] = []
     for page in pages_of(encoder, sources(files, len(files)), None):
         same = shapes.setdefault(encoder.shape(page.image), [])
         same.append(page.image)
@@ -271,7 +271,7 @@ def into_index(encoder: Any, files: Sequence[str], pages: int, workers: int | No
 
 
 def variants(
-    encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds: float, both: bool
+    encoder: TorchReaderEncoder, batches: list[reading.PageBatch], seconds: float, both: bool
 ) -> dict[str, Any]:
     """Model only, with and without fused kernels; the encoder keeps the faster one that works."""
     fused, plain = encoder.trunk, encoder.network.trunk
@@ -300,7 +300,7 @@ def variants(
     return measured
 
 
-def kernels(encoder: TorchReaderEncoder, batch: reading.Batch) -> dict[str, Any]:
+def kernels(encoder: TorchReaderEncoder, batch: reading.PageBatch) -> dict[str, Any]:
     """Where the GPU's time goes: the longest kernels, milliseconds a page; how often it was called."""
     from torch.profiler import ProfilerActivity, profile
 
@@ -321,7 +321,7 @@ def kernels(encoder: TorchReaderEncoder, batch: reading.Batch) -> dict[str, Any]
     }
 
 
-def on_the_host(encoder: TorchReaderEncoder, batch: reading.Batch) -> dict[str, Any]:
+def on_the_host(encoder: TorchReaderEncoder, batch: reading.PageBatch) -> dict[str, Any]:
     """Where the time of the thread that starts the work goes: calls, milliseconds of a batch."""
     from torch.profiler import ProfilerActivity, profile
 
@@ -331,7 +331,7 @@ def on_the_host(encoder: TorchReaderEncoder, batch: reading.Batch) -> dict[str, 
     return {row.key[:60]: [row.count, round(row.self_cpu_time_total / 1e3, 3)] for row in rows[:40]}
 
 
-def searched(encoder: TorchReaderEncoder, batches: list[reading.Batch], seconds: float) -> dict[str, Any]:
+def searched(encoder: TorchReaderEncoder, batches: list[reading.PageBatch], seconds: float) -> dict[str, Any]:
     """Model only, with cuDNN trying all its kernels first."""
     torch.backends.cudnn.benchmark = True
     try:

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
+from research.experiments.grounding import TOPS
 from vsplade.encode import load_encoder
 from vsplade.encode.reader.bigrams import hashed
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.pages import FileProblem, discover, name_files, render
-
-TOPS = (30, 50, 100)
 
 
 def main() -> None:

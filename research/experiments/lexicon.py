@@ -17,7 +17,7 @@ from vsplade.encode.text import TextVocabulary
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.evaluate.kept_vectors import PageVectors
-from vsplade.types import Encoder, SparseVector
+from vsplade.types import Encoder, SparseVector, TextReadingEncoder
 
 
 def text_terms(encoder: Encoder) -> Callable[[str], list[int]]:
@@ -60,14 +60,12 @@ def encode_text(encoder: Encoder, text: str) -> SparseVector:
     """A text as the encoder itself weighs it: read without error by the reader, by the network elsewhere."""
     if isinstance(encoder, ReaderEncoder):
         return encoder.weigh_text(text)
-    encode = getattr(encoder, "encode_text", None)
-    if encode is None:
+    if not isinstance(encoder, TextReadingEncoder):
         raise InputError(
             f"The encoder {encoder.name!r} reads pictures and not texts: this experiment compares both. Use "
             "the reader or a model of the paper's kind."
         )
-    vector: SparseVector = encode(text)
-    return vector
+    return encoder.encode_text(text)
 
 
 def encode_texts(encoder: Encoder, texts: Mapping[str, str]) -> PageVectors:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from vsplade.encode import load_encoder
+from vsplade.encode.keyed import encode_keyed
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.runs import Run, ranked, read_run, write_run
@@ -64,10 +65,9 @@ class VspladeSearch:
         """Encode and keep a corpus; the one before it is forgotten."""
         self.close()
         self._folder = tempfile.TemporaryDirectory(prefix="vsplade-mteb-")
-        ids: list[str] = []
         with IndexWriter(self._folder.name, self.encoder) as writer:
-            for number, vector in enumerate(self.encoder.encode_pages(self._pages(corpus, ids))):
-                writer.add(ids[number], vector)
+            for page, vector in encode_keyed(self.encoder, self._pages(corpus)):
+                writer.add(page, vector)
         self._index = Index.open(self._folder.name, self.encoder)
 
     def search(
@@ -104,7 +104,7 @@ class VspladeSearch:
             self._folder.cleanup()
             self._folder = None
 
-    def _pages(self, corpus: Iterable[Mapping[str, Any]], ids: list[str]) -> Iterator[Page]:
+    def _pages(self, corpus: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Page]]:
         edge = self.encoder.longest_edge
         for row in corpus:
             page, image = str(row["id"]), row.get("image")
@@ -114,9 +114,8 @@ class VspladeSearch:
                     f"Page {page!r} of the task has no picture, and {self.encoder.name!r} reads pictures. "
                     "Use VspladeSearch('text') for tasks on texts."
                 )
-            ids.append(page)
             pixels = fit(to_grey_or_rgb(image), edge) if image is not None and edge else NO_PIXELS
-            yield Page(id=page, image=pixels, path=page, text=text)
+            yield page, Page(id=page, image=pixels, path=page, text=text)
 
 
 def mteb_run(

@@ -34,7 +34,7 @@ from vsplade.cli.common import note
 from vsplade.encode.gpu.network import Head, NetworkConfig
 from vsplade.errors import InputError
 from vsplade.evaluate.measures import measure
-from vsplade.train.batches import Plan
+from vsplade.train.batches import BatchPlan
 from vsplade.train.losses import Parts, Side, page_losses, text_losses
 from vsplade.train.lr_schedule import flops_share, rate_share
 from vsplade.train.training_config import PaperConfig
@@ -195,7 +195,7 @@ class RowRun:
         self.model = build_model(material, config, device)
         self.pairs = material.pairs[row.pages]
         texts = [len(material.texts[0])] if material.texts is not None else None
-        self.plan = Plan(config, [len(self.pairs.queries)], texts)
+        self.plan = BatchPlan(config, [len(self.pairs.queries)], texts)
         self.learned = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.learned, lr=config.rate, weight_decay=config.weight_decay)
 

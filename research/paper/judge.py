@@ -27,6 +27,7 @@ class ModelInTraining:
     """The model as it is now, as an encoder. Its adapters are not merged."""
 
     name, fingerprint = "in-training", "in-training"
+    reads_grey = on_gpu = latin_only = False
 
     def __init__(self, model: SpladeModel, processor: PageProcessor, device: torch.device, folder: Path):
         self._model, self._processor, self._device = model, processor, device

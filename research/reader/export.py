@@ -124,7 +124,7 @@ class SizeGraph(nn.Module):
         return torch.exp(self.size(self.head.look(features))[:, 0] * math.log(2))
 
 
-class Windows(CalibrationDataReader):
+class RealWindows(CalibrationDataReader):
     def __init__(self, windows: Tensor) -> None:
         self.items: Iterator[Tensor] = iter(windows)
 
@@ -174,7 +174,7 @@ def export_trunk(reader: Reader, windows: Tensor, out: Path, method: Calibration
         join_padding(ready)
         (out / "trunk.float.onnx").write_bytes(ready.read_bytes())
         quantize_static(
-            str(ready), str(out / "trunk.onnx"), Windows(windows), quant_format=QuantFormat.QDQ,
+            str(ready), str(out / "trunk.onnx"), RealWindows(windows), quant_format=QuantFormat.QDQ,
             per_channel=True, activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
             calibrate_method=method,
             extra_options={"CalibMovingAverage": True},  # the mean over windows, as `Rounded`

@@ -21,7 +21,7 @@ from research.reader.export import calibration_windows
 from research.reader.options import NarrowOptions
 from research.reader.weights import load_weights
 from vsplade.cli.common import note
-from vsplade.encode.gpu.network import Block, NetworkConfig, Reader, Trunk
+from vsplade.encode.gpu.network import NetworkConfig, Reader, ResidualBlock, Trunk
 from vsplade.errors import InputError
 from vsplade.train import training_checkpoint
 
@@ -48,7 +48,7 @@ def _stop(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
     raise _Reached(inputs[0])
 
 
-def streams(trunk: Trunk, block: Block, windows: Tensor) -> Iterator[Tensor]:
+def streams(trunk: Trunk, block: ResidualBlock, windows: Tensor) -> Iterator[Tensor]:
     """What goes into a block, batch after batch of windows."""
     hook = block.register_forward_pre_hook(_stop)
     try:
@@ -64,7 +64,7 @@ def streams(trunk: Trunk, block: Block, windows: Tensor) -> Iterator[Tensor]:
 class Regression:
     """Sums for fitting a block's second convolution: how its inputs go together, and with what is wanted."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: ResidualBlock) -> None:
         self.block = block
         second = block.second[0]
         assert isinstance(second, nn.Conv2d)
@@ -122,7 +122,9 @@ class Regression:
         return kernel.float(), weights[-1].float(), missed / max(self.power, 1e-12)
 
 
-def set_block(new: Block, old: Block, kept: Tensor, kernel: Tensor, bias: Tensor, stream: Tensor) -> None:
+def set_block(
+    new: ResidualBlock, old: ResidualBlock, kept: Tensor, kernel: Tensor, bias: Tensor, stream: Tensor
+) -> None:
     """Kept channels as they were; the second convolution as fitted, its norm such that it changes nothing."""
     first, norm, second, after = new.first[0], new.first[1], new.second[0], new.second[1]
     first.weight.copy_(old.first[0].weight[kept])
@@ -148,10 +150,10 @@ def narrowed(old: Reader, inner: float, windows: Tensor, say: Say = print) -> Re
     same = {n: held[n] for n, t in new.state_dict().items() if held[n].shape == t.shape}
     new.load_state_dict(same, strict=False)
     for name, block in old.trunk.named_modules():
-        if not isinstance(block, Block):
+        if not isinstance(block, ResidualBlock):
             continue
         smaller = new.trunk.get_submodule(name)
-        assert isinstance(smaller, Block)
+        assert isinstance(smaller, ResidualBlock)
         regression = Regression(block)
         pairs = zip(streams(old.trunk, block, windows), streams(new.trunk, smaller, windows), strict=True)
         for old_stream, new_stream in pairs:

@@ -20,7 +20,7 @@ from vsplade.errors import InputError
 
 
 @dataclass(frozen=True)
-class Batch:
+class WindowBatch:
     pictures: Tensor  # (windows, SIZE, SIZE) darkness
     targets: Targets
     synthetic: int  # the first so many windows are drawn, the rest cut from real pages
@@ -81,10 +81,10 @@ class Windows:
     labels: Labels
     synthetic: int
 
-    def worn(self, plain: bool = False) -> Batch:
+    def worn(self, plain: bool = False) -> WindowBatch:
         """Another picture of the same words each time; ``plain`` leaves them as they are."""
         pictures = self.pictures if plain else degrade(self.pictures.clone())
-        return Batch(pictures, build_targets(self.labels, pictures), self.synthetic)
+        return WindowBatch(pictures, build_targets(self.labels, pictures), self.synthetic)
 
 
 def make_windows(synthesis: Synthesis, pool: PagePool | None, windows: int, real_share: float) -> Windows:
@@ -101,10 +101,12 @@ class Supply:
     """Calls ``make`` with the number of each batch on a thread; on a GPU also on a stream of its own."""
 
     def __init__(
-        self, make: Callable[[int], Batch], device: torch.device, first: int = 0, depth: int = 3
+        self, make: Callable[[int], WindowBatch], device: torch.device, first: int = 0, depth: int = 3
     ) -> None:
         self._make, self._device, self._numbers = make, device, itertools.count(first)
-        self._queue: queue.Queue[tuple[Batch, torch.cuda.Event | None] | BaseException] = queue.Queue(depth)
+        self._queue: queue.Queue[tuple[WindowBatch, torch.cuda.Event | None] | BaseException] = queue.Queue(
+            depth
+        )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
@@ -124,7 +126,7 @@ class Supply:
         except BaseException as error:  # handed to the consumer, which raises it
             self._queue.put(error)
 
-    def next(self) -> Batch:
+    def next(self) -> WindowBatch:
         item = self._queue.get()
         if isinstance(item, BaseException):
             raise item

@@ -27,7 +27,7 @@ from research.reader.glyphs import build_atlas
 from research.reader.options import TrainingConfig, TrainingRun
 from research.reader.reading import Losses, reader_losses
 from research.reader.realpages import page_jobs, read_pages
-from research.reader.supply import Batch, GrowingPool, Supply, Windows, make_windows
+from research.reader.supply import GrowingPool, Supply, WindowBatch, Windows, make_windows
 from research.reader.synthesis import Synthesis, make_scenes
 from research.reader.typeset import Typesetter
 from research.reader.weights import load_weights
@@ -97,7 +97,7 @@ def build_supply(
         torch.manual_seed(batch_seed(config.seed, number))
         return make_windows(synthesis, pool.pool if pool else None, config.windows, config.real_share)
 
-    def make(number: int) -> Batch:
+    def make(number: int) -> WindowBatch:
         windows = drawn(number // config.echo)
         torch.manual_seed(batch_seed(config.seed, number, 1))
         return windows.worn(config.plain)
@@ -171,7 +171,7 @@ class Training:
                 raise InputError(f"{path} holds no optimizer state; start from it with --initial instead.")
             self.step, self.spent = header["step"], header["spent"]
 
-    def train_step(self, batch: Batch) -> Losses:
+    def train_step(self, batch: WindowBatch) -> Losses:
         pictures = batch.pictures[:, None]
         if self.device.type == "cuda":
             pictures = pictures.to(torch.bfloat16).to(memory_format=torch.channels_last)

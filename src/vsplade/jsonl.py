@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,15 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         ) from error
     except (gzip.BadGzipFile, EOFError) as error:
         raise InputError(f"{path} is damaged or not a gzip file ({error}).") from error
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The lines of a log of ours; half a line, of a process that was killed, is passed over."""
+    rows = []
+    for _, line in read_lines(path):
+        with suppress(ValueError):
+            rows.append(json.loads(line))
+    return rows
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

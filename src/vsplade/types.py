@@ -222,6 +222,21 @@ class Encoder(Protocol):
         """Pages should be rendered so that the longest edge has this many pixels (0: no pixels needed)."""
         ...
 
+    @property
+    def reads_grey(self) -> bool:
+        """Whether grey pages are enough: they are a third of the bytes."""
+        return False
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether all processors but the little that keeps a GPU busy are free to render."""
+        return False
+
+    @property
+    def latin_only(self) -> bool:
+        """Whether pages in other scripts than Latin are lost to it."""
+        return False
+
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         """One vector a page, order kept, memory bounded whatever the length of ``pages``."""
         ...
@@ -253,6 +268,13 @@ class WeighingEncoder(Encoder, Protocol):
     def query_weights(self) -> NDArray[np.float32]:
         """For each term of the vocabulary: its weight in a query that asks for it."""
         ...
+
+
+@runtime_checkable
+class TextReadingEncoder(Encoder, Protocol):
+    """An encoder that makes a page's vector of its text, too."""
+
+    def encode_text(self, text: str) -> SparseVector: ...
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from vsplade.encode.gpu.bigrams_torch import NeighboursOnDevice, Standing, hashed, hashed_triple  # noqa: E402
+from vsplade.encode.gpu.bigrams_torch import BatchStanding, NeighboursOnDevice, hashed, hashed_triple  # noqa: E402
 from vsplade.encode.gpu.pipeline import finish  # noqa: E402
 from vsplade.encode.hash_bits import CHECK  # noqa: E402
 from vsplade.encode.reader import bigrams as on_host  # noqa: E402
@@ -70,7 +70,7 @@ def test_counts_are_those_of_the_host(seed: int, sizes: list[int]) -> None:
         for number, (cells, copy) in enumerate(pages)
     ]  # fmt: skip
     sheet, place, em, term, chance = (torch.from_numpy(np.concatenate(c)) for c in zip(*columns, strict=True))
-    standing = Standing(sheet, place.double(), em.double(), term.long(), chance)
+    standing = BatchStanding(sheet, place.double(), em.double(), term.long(), chance)
     counted = finish(DEVICE.counted(standing, COPIES, len(pages)))
     for (cells, _), *columns in zip(pages, *(column.numpy() for column in counted), strict=True):
         found, words, checks, terms = columns
@@ -87,7 +87,9 @@ def test_counts_are_those_of_the_host(seed: int, sizes: list[int]) -> None:
 
 def test_a_batch_without_words_has_no_pairs() -> None:
     nothing = torch.zeros(0)
-    standing = Standing(nothing.long(), torch.zeros(0, 2).double(), nothing.double(), nothing.long(), nothing)
+    standing = BatchStanding(
+        nothing.long(), torch.zeros(0, 2).double(), nothing.double(), nothing.long(), nothing
+    )
     counts, whole, *_ = finish(DEVICE.counted(standing, COPIES, 2))
     assert counts.shape == whole.shape == (2, PAIRS)
     assert not counts.any()

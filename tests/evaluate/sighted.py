@@ -16,6 +16,7 @@ class Sighted:
     name = "sighted"
     fingerprint = "sighted-1"
     longest_edge = 8
+    reads_grey = on_gpu = latin_only = False
 
     @property
     def vocabulary(self) -> Vocabulary:

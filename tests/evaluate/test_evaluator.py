@@ -222,6 +222,7 @@ class DarkPixels:
     """Counts dark pixels: enough of an encoder to follow pages from file to score."""
 
     name, fingerprint, vocabulary, longest_edge = "dark", "dark-1", Tokenizer.load(), 60
+    reads_grey = on_gpu = latin_only = False
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         batch = list(pages)  # takes all pages before it answers the first, as a batching encoder may

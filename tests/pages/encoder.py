@@ -26,6 +26,7 @@ def term(word: str) -> int:
 class WordEncoder:
     name = "words"
     vocabulary = Words()
+    reads_grey = on_gpu = latin_only = False
 
     def __init__(
         self, *, longest_edge: int = 0, batch: int = 1, seconds: float = 0.0, fingerprint: str = "w1"

@@ -74,7 +74,7 @@ def test_a_killed_run_goes_on_and_gives_the_same_bytes(files: Path, tmp_path: Pa
     def command(target: Path) -> list[str]:
         return [sys.executable, "-c", script, "encode", str(files), "--parquet", str(target), *TEXT]
 
-    subprocess.run(command(tmp_path / "whole"), check=True, capture_output=True, timeout=120)
+    subprocess.run(command(tmp_path / "whole"), check=True, capture_output=True, timeout=280)
     process = subprocess.Popen(
         command(tmp_path / "killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -86,7 +86,7 @@ def test_a_killed_run_goes_on_and_gives_the_same_bytes(files: Path, tmp_path: Pa
     process.wait()
     assert 3 <= len(list((tmp_path / "killed").glob("part-*.jsonl"))) < 12
     (tmp_path / "killed" / "part-000099-half.parquet").write_bytes(b"PAR1 half")
-    subprocess.run(command(tmp_path / "killed"), check=True, capture_output=True, timeout=120)
+    subprocess.run(command(tmp_path / "killed"), check=True, capture_output=True, timeout=280)
     assert shard_bytes(tmp_path / "killed") == shard_bytes(tmp_path / "whole")
 
 

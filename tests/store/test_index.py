@@ -34,6 +34,7 @@ class Letters:
     name = "letters"
     fingerprint = "abc"
     longest_edge = 0
+    reads_grey = on_gpu = latin_only = False
 
     @property
     def vocabulary(self) -> Letters:

@@ -47,6 +47,7 @@ class Known:
     """Reads texts perfectly: every term weighs 1."""
 
     fingerprint, longest_edge = "known-1", 8
+    reads_grey = on_gpu = latin_only = False
 
     def __init__(self, name: str, vocabulary: Tokenizer | QuerySide, pages: dict[str, str]) -> None:
         self.name, self.vocabulary, self.pages = name, vocabulary, pages

@@ -23,7 +23,7 @@ from research.paper.data import (
     read_captions,
 )
 from vsplade.errors import InputError
-from vsplade.train.batches import Loader, Plan
+from vsplade.train.batches import BatchPlan, Loader
 from vsplade.train.pairs import FolderPairs, shuffled
 from vsplade.train.pdfs import PdfOptions, pick_queries, prepare_pdfs
 from vsplade.train.training_config import PaperConfig
@@ -164,8 +164,8 @@ def test_shuffling_keeps_groups_together() -> None:
 
 
 def test_three_batches_of_texts_for_each_of_images() -> None:
-    assert Plan(PaperConfig(batch=4, epochs=2), [10, 10], [30]).steps == 2 * 5 * 4 // 4
-    plan = Plan(PaperConfig(batch=4, epochs=2, accumulate=1), [10, 10], [30])
+    assert BatchPlan(PaperConfig(batch=4, epochs=2), [10, 10], [30]).steps == 2 * 5 * 4 // 4
+    plan = BatchPlan(PaperConfig(batch=4, epochs=2, accumulate=1), [10, 10], [30])
     assert plan.steps == plan.batches == 2 * 5 * 4
     kinds = [plan.kind(step) for step in range(plan.steps)]
     for block in range(10):
@@ -179,12 +179,15 @@ def test_three_batches_of_texts_for_each_of_images() -> None:
 
 
 def test_processes_share_one_batch() -> None:
-    one, two = Plan(PaperConfig(batch=8), [40], None), Plan(PaperConfig(batch=4), [40], None, processes=2)
+    one, two = (
+        BatchPlan(PaperConfig(batch=8), [40], None),
+        BatchPlan(PaperConfig(batch=4), [40], None, processes=2),
+    )
     assert one.steps == two.steps
     assert one.batches == 12
     assert all(np.array_equal(one.rows(step), two.rows(step)) for step in range(one.batches))
     with pytest.raises(InputError, match="one step takes 84"):
-        Plan(PaperConfig(), [40], None, processes=2)
+        BatchPlan(PaperConfig(), [40], None, processes=2)
 
 
 def test_batches(backbone: Path, colpali: Path, rlhn: Path) -> None:
@@ -197,7 +200,7 @@ def test_batches(backbone: Path, colpali: Path, rlhn: Path) -> None:
     )
     captions = {picture_id(picture(n)): "red green blue page total " * 9 for n in range(20)}
     images, texts = ColpaliPairs(colpali, captions), RlhnPairs(rlhn, config)
-    plan = Plan(config, images.groups, texts.groups)
+    plan = BatchPlan(config, images.groups, texts.groups)
     loader = Loader(config, plan, PageProcessor(backbone), images, texts)
     made = list(loader.run(0, 4))
     image = next(batch for batch in made if batch.tiles is not None)

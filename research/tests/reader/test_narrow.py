@@ -20,7 +20,7 @@ from research.reader.options import NarrowOptions
 from research.reader.probe import load_reader
 from research.tests.reader.test_export import lively
 from vsplade.cli.common import note
-from vsplade.encode.gpu.network import Block, NetworkConfig, Reader
+from vsplade.encode.gpu.network import NetworkConfig, Reader, ResidualBlock
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.train import training_checkpoint
@@ -50,7 +50,7 @@ def test_channels_that_say_the_same_go_without_loss() -> None:
     reader = wide()
     with torch.no_grad():
         for block in reader.modules():
-            if isinstance(block, Block):  # the second half of its channels repeats the first
+            if isinstance(block, ResidualBlock):  # the second half of its channels repeats the first
                 half = block.first[0].out_channels // 2
                 block.first[0].weight[half:] = block.first[0].weight[:half]
                 for name in ("weight", "bias", "running_mean", "running_var"):
@@ -69,7 +69,7 @@ def test_the_channels_left_are_fitted_anew() -> None:
     crude.load_state_dict({n: kept[n] if kept[n].shape == t.shape else t for n, t in held.items()})
     with torch.no_grad():
         for name, block in reader.trunk.named_modules():
-            if isinstance(block, Block):
+            if isinstance(block, ResidualBlock):
                 small = crude.trunk.get_submodule(name)
                 rows = [
                     next(i for i, w in enumerate(block.first[0].weight) if torch.equal(w, v))

@@ -15,7 +15,7 @@ pytest.importorskip("safetensors", reason="checkpoints need safetensors: pip ins
 from research.reader.kinds import make_scene
 from research.reader.options import TrainingConfig, TrainingRun
 from research.reader.realpages import RealPage, read_page
-from research.reader.supply import Batch, GrowingPool, Supply, make_windows
+from research.reader.supply import GrowingPool, Supply, WindowBatch, make_windows
 from research.reader.synthesis import Synthesis
 from research.reader.train import Training, batch_seed, learning_rate, train
 from research.reader.typeset import Typesetter
@@ -71,15 +71,15 @@ def test_seeds_of_batches_and_runs_differ() -> None:
     assert len(seeds) == 800
 
 
-def maker(synthesis: Synthesis, windows: int, seed: int) -> Callable[[int], Batch]:
-    def make(number: int) -> Batch:
+def maker(synthesis: Synthesis, windows: int, seed: int) -> Callable[[int], WindowBatch]:
+    def make(number: int) -> WindowBatch:
         torch.manual_seed(batch_seed(seed, number))
         return make_windows(synthesis, None, windows, 0.0).worn(synthesis.plain)
 
     return make
 
 
-def steps(training: Training, make: Callable[[int], Batch], count: int) -> None:
+def steps(training: Training, make: Callable[[int], WindowBatch], count: int) -> None:
     """As many steps as asked for: each takes two looks at the clock."""
     supply = Supply(make, CPU, training.step, depth=1)
     try:
@@ -175,7 +175,7 @@ def test_windows_worn_twice_hold_the_same_words_in_other_pictures(synthesis: Syn
 
 
 def test_an_error_while_batches_are_made_reaches_the_training() -> None:
-    def fails(number: int) -> Batch:
+    def fails(number: int) -> WindowBatch:
         raise ValueError(f"batch {number}")
 
     supply = Supply(fails, CPU, 3)

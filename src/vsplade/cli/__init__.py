@@ -29,6 +29,7 @@ from vsplade.cli import (
     vectors,
 )
 from vsplade.cli.common import note, print_json, printable
+from vsplade.cli.menu import Menu
 from vsplade.errors import VspladeError, VspladeWarning
 
 INTERRUPTED = 130
@@ -41,7 +42,7 @@ Exit codes:
   130  interrupted; run the same command again to go on where it stopped"""
 
 
-@click.group(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Menu, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="vsplade")
 def cli() -> None:
     """Search pages that exist only as pictures."""

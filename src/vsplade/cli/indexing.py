@@ -95,9 +95,10 @@ def index_command(
     as_json: bool,
     **limits: float | None,
 ) -> int:
-    """Bring an index up to date with files, folders and globs (- reads a list from standard input).
+    """Bring an index up to date with files and folders.
 
-    Unchanged files are skipped, changed ones replaced. An interrupted run goes on where it stopped.
+    Globs are taken, too, and - reads a list from standard input. Unchanged files are skipped, changed ones
+    replaced. An interrupted run goes on where it stopped.
     """
     if check:
         if paths:
@@ -307,9 +308,9 @@ def _recover(index_dir: Path, encoder: str | None, as_json: bool) -> None:
 @filter_option
 @json_option
 def delete(ids: tuple[str, ...], index_dir: Where, filters: tuple[str, ...], as_json: bool) -> None:
-    """Remove pages by ID (as search shows them with --json), or all that a filter selects.
+    """Remove pages, by ID or by a filter.
 
-    A removed page stays away until its file changes.
+    IDs are as search shows them with --json. A removed page stays away until its file changes.
     """
     from vsplade.backends.open_writer import open_writer
     from vsplade.search.open_index import open_index
@@ -362,7 +363,7 @@ def compact(index_dir: Where, merge: bool, as_json: bool) -> None:
 @index_option
 @json_option
 def stats(index_dir: Where, as_json: bool) -> None:
-    """Tell what an index holds, how large it is, and which encoder made it."""
+    """Tell what an index holds and which encoder made it."""
     from vsplade.search.open_index import open_index
 
     index = open_index(index_dir)

@@ -52,7 +52,10 @@ LINE = 2
 def inspect(
     file: Path, number: int | None, top: int, picture: Path | None, encoder: str | None, as_json: bool
 ) -> int:
-    """Show the terms of each page of FILE that are worth most in a search, with their weights."""
+    """Show the terms of each page of FILE, best first.
+
+    With their weights; the order is what a term is worth in a search.
+    """
     from vsplade.encode import load_encoder
     from vsplade.pages import FileProblem, discover, name_files, render
 

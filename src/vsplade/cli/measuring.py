@@ -120,30 +120,18 @@ def evaluate(
     where: Where | None,
     k: int,
     workers: int | None,
-    run_file: Path | None,
-    report_folder: Path | None,
-    compare: Path | None,
-    fuse: bool,
-    fuse_with: tuple[Path, ...],
-    weights: str | None,
-    fusion: str,
-    tune: bool,
-    rerank: str | None,
-    rerank_depth: int,
-    measure_name: str,
-    per_query: bool,
-    as_json: bool,
+    **then: Any,
 ) -> None:
-    """Measure search quality on a folder with pages, queries and judgements, or on a public benchmark.
+    """Measure search quality on your own set or a public one.
 
     DATASET is a folder with images/ or pdfs/, queries.jsonl[.gz] and qrels.tsv, a folder in the hub's
     layout, or a name: vidore-v2:biomedical.
     """
-    from vsplade.evaluate import PageVectors, evaluate_dataset, write_run
-    from vsplade.evaluate.eval_report import check_plots, write_report
+    from vsplade.evaluate import PageVectors, evaluate_dataset
+    from vsplade.evaluate.eval_report import check_plots
     from vsplade.evaluate.hub import open_dataset
 
-    if report_folder:
+    if then["report_folder"]:
         check_plots()
     if (queries is None) != (qrels is None):
         raise InputError("--queries and --qrels belong together: give both or none.")
@@ -161,6 +149,32 @@ def evaluate(
             words_only=words_only,
             where=where,
         )
+    _report(judged, report, encoder, **then)
+
+
+def _report(
+    judged: Dataset,
+    report: EvalReport,
+    encoder: str | None,
+    *,
+    run_file: Path | None,
+    report_folder: Path | None,
+    compare: Path | None,
+    fuse: bool,
+    fuse_with: tuple[Path, ...],
+    weights: str | None,
+    fusion: str,
+    tune: bool,
+    rerank: str | None,
+    rerank_depth: int,
+    measure_name: str,
+    per_query: bool,
+    as_json: bool,
+) -> None:
+    """Joined, reranked and compared as asked for; then written and printed."""
+    from vsplade.evaluate import write_run
+    from vsplade.evaluate.eval_report import write_report
+
     joined = None
     if fuse or fuse_with:
         report, joined = _fuse(judged, report, encoder, fuse, fuse_with, weights, fusion, tune, measure_name)
@@ -175,14 +189,9 @@ def evaluate(
         write_report(report_folder, [report])
     difference = _compare(judged, report, compare, measure_name) if compare else None
     if as_json:
-        document = report.to_json(per_query=per_query)
-        parts = {
-            "fusion": joined.to_json() if joined else None,
-            "reranking": reranking,
-            "comparison": difference
-            and {"run": str(compare), "measure": measure_name, **difference.to_json()},
-        }
-        print_json(document | {name: part for name, part in parts.items() if part})
+        compared = difference and {"run": str(compare), "measure": measure_name, **difference.to_json()}
+        parts = {"fusion": joined and joined.to_json(), "reranking": reranking, "comparison": compared}
+        print_json(report.to_json(per_query=per_query) | {name: part for name, part in parts.items() if part})
         return
     _print_report(report)
     if joined:

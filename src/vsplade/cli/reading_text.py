@@ -58,9 +58,10 @@ def read_command(
     as_json: bool,
     **limits: float | None,
 ) -> int:
-    """Print the text of pages, read from their pixels: lower case, without marks, in reading order.
+    """Print the text of pages, read from their pixels.
 
-    FILE is a PDF, a picture, a folder or a pattern. --json tells the place and the certainty of each word.
+    It is in lower case, without marks, in reading order. FILE is a PDF, a picture, a
+    folder or a pattern. --json tells the place and the certainty of each word.
     """
     from vsplade.reading.read_files import read_files
 

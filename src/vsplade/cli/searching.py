@@ -141,7 +141,7 @@ def search(
     from vsplade.search.open_index import open_index
 
     index = open_index(index_dirs, encoder=load_encoder(encoder) if encoder else None)
-    joined = Joined(fuse, fuse_with, weights, fusion)
+    joined = FusionChoice(fuse, fuse_with, weights, fusion)
     asked = Asked(query, filters, max(k, rerank_depth) if rerank else k, min_score, words_only)
     hits = find(index, asked, joined, two_stage)
     if rerank:
@@ -169,7 +169,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class FusionChoice:
     """Which rankings are joined, and how."""
 
     text_layers: bool
@@ -181,7 +181,7 @@ class Joined:
         return bool(self.text_layers or self.others)
 
 
-def find(index: PageIndex, asked: Asked, joined: Joined, two_stage: int | None) -> Sequence[Hit]:
+def find(index: PageIndex, asked: Asked, joined: FusionChoice, two_stage: int | None) -> Sequence[Hit]:
     """The hits, by one search: exact, joined, or in two stages."""
     from vsplade.search.two_stage import TwoStage
 
@@ -201,7 +201,7 @@ def find(index: PageIndex, asked: Asked, joined: Joined, two_stage: int | None) 
     )
 
 
-def fused_hits(index: PageIndex, asked: Asked, joined: Joined) -> Sequence[Hit]:
+def fused_hits(index: PageIndex, asked: Asked, joined: FusionChoice) -> Sequence[Hit]:
     """The index, its text layers where asked for, and other indexes, as one ranking."""
     from vsplade.search.fused_search import READER_AND_TEXT, fused_search, text_layer, whole
     from vsplade.search.open_index import open_index

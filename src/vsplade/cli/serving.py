@@ -87,7 +87,7 @@ def serve(
     encoder: str | None,
     as_json: bool,
 ) -> None:
-    """Serve an index to browsers and programs: a search page and a REST API.
+    """Serve an index: a search page for browsers, and a REST API.
 
     Only this machine can reach it, unless --host says otherwise; then a key is needed.
     """

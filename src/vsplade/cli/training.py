@@ -87,9 +87,10 @@ def _report(result: dict[str, Any], as_json: bool) -> None:
 )
 @json_option
 def train(as_json: bool, **given: Any) -> None:
-    """Adapt the paper's model to your own PDFs. docs/paper-model.md explains it.
+    """Adapt the paper's model to your own PDFs.
 
-    Under torchrun, on several GPUs. The same command goes on where it was interrupted.
+    docs/paper-model.md explains it. Under torchrun, on several GPUs. The same command goes on where it was
+    interrupted.
     """
     with needs_extra("hf"):
         from vsplade.train.adapt import Adaptation, adapt

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import wraps
@@ -31,6 +30,7 @@ from vsplade.cli.common import (
     workers_option,
 )
 from vsplade.errors import InputError
+from vsplade.exchange import FORMATS, IMPORTS
 
 if TYPE_CHECKING:
     from vsplade.pages import Limits
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from vsplade.scale.encode_shard import EncodeOptions
     from vsplade.types import Encoder, Metadata, Page, SparseVector
 
-
-FORMATS = ("seismic", "anserini", "ciff")
-"""As ``results.exports`` has them; repeated here so that ``--help`` need not import it. A test compares."""
 ENGINE_FORMATS = ("opensearch", "opensearch-sparse", "vespa")
 """Out only, in a folder with a schema and the pages."""
 PARQUET = "parquet"
@@ -164,7 +161,7 @@ def encode(
     as_json: bool,
     **limits: float | None,
 ) -> int:
-    """Turn pages into vectors, one a page, without an index."""
+    """Turn pages into vectors, without an index."""
     if (output is None) == (parquet is None):
         raise InputError("Say where the vectors go: give --output FILE or --parquet DIR, one of them.")
     if parquet is not None:
@@ -242,18 +239,18 @@ class EncodedPages:
         self.pages = 0
         """Vectors made so far."""
         self._files, self._encoder, self._limits, self._workers = found.files, encoder, limits, workers
-        self._waiting: deque[tuple[str, Metadata]] = deque()
 
     def vectors(self) -> Iterator[tuple[str, SparseVector]]:
         return ((page_id, vector) for page_id, vector, _ in self.pages_with_metadata())
 
     def pages_with_metadata(self) -> Iterator[tuple[str, SparseVector, Metadata]]:
-        for vector in self._encoder.encode_pages(self._readable()):
+        from vsplade.encode.keyed import encode_keyed
+
+        for (page_id, metadata), vector in encode_keyed(self._encoder, self._readable()):
             self.pages += 1
-            page_id, metadata = self._waiting.popleft()
             yield page_id, vector, metadata
 
-    def _readable(self) -> Iterator[Page]:
+    def _readable(self) -> Iterator[tuple[tuple[str, Metadata], Page]]:
         from vsplade.pages import FileProblem, name_files, render_for
 
         files = name_files(self._files)
@@ -263,8 +260,7 @@ class EncodedPages:
             else:
                 page = result.page
                 own: Metadata = {"path": page.path, "page_num": page.number, "pages": result.pages}
-                self._waiting.append((page.id, {**page.metadata, **own}))
-                yield result.page
+                yield (page.id, {**page.metadata, **own}), page
 
 
 @click.command()
@@ -310,18 +306,17 @@ def export(index_dir: Where, output: str, form: str, scale: float, as_json: bool
 @click.command("import")
 @click.argument("source", metavar="FILE")
 @index_option
-@click.option(
-    "--format", "form", type=click.Choice((*FORMATS[:2], PARQUET)), required=True, help="Of the file."
-)
+@click.option("--format", "form", type=click.Choice((*IMPORTS, PARQUET)), required=True, help="Of the file.")
 @from_whole_numbers
 @encoder_option
 @json_option
 def import_command(
     source: str, index_dir: Where, form: str, scale: float, encoder: str | None, as_json: bool
 ) -> None:
-    """Add vectors from FILE (or from every .json and .jsonl file of a folder) to an index.
+    """Add vectors from a file or folder to an index.
 
-    They must come from the encoder of the index: its vocabulary and its query weights are used.
+    Of a folder, every .json and .jsonl file is read. They must come from the encoder of the index: its
+    vocabulary and its query weights are used.
     """
     pages = (
         add_parquet(source, index_dir, encoder)

@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from vsplade.client.answers import ClientError, Document, Job, Match, Places, SearchResult
-from vsplade.client.requests import Ask, Asking, checked
+from vsplade.client.requests import Ask, Asking, Conditions, Switches, checked
 from vsplade.errors import MissingExtraError
 
 try:
@@ -45,29 +45,13 @@ class Client:
         return checked(answer, ask)
 
     def search(
-        self,
-        query: str,
-        k: int = 10,
-        filter: Mapping[str, Any] | str | Sequence[str] | None = None,
-        *,
-        fuse: bool = False,
-        explain: bool = False,
-        snippets: bool = False,
-        words_only: bool = False,
+        self, query: str, k: int = 10, filter: Conditions = None, **switches: Unpack[Switches]
     ) -> SearchResult:
-        """The best pages. ``words_only``: by their words alone, not by what they are about."""
-        asked = Asking.search(
-            query, k, filter, fuse=fuse, explain=explain, snippets=snippets, words_only=words_only
-        )
-        return SearchResult.of(self._send(asked))
+        """The best pages."""
+        return SearchResult.of(self._send(Asking.search(query, k, filter, **switches)))
 
     def search_batch(
-        self,
-        queries: Sequence[str],
-        k: int = 10,
-        filter: Mapping[str, Any] | str | Sequence[str] | None = None,
-        *,
-        words_only: bool = False,
+        self, queries: Sequence[str], k: int = 10, filter: Conditions = None, *, words_only: bool = False
     ) -> list[SearchResult]:
         answer = self._send(Asking.search_batch(queries, k, filter, words_only=words_only))
         return [SearchResult.of(one) for one in answer["results"]]
@@ -152,28 +136,12 @@ class AsyncClient:
         return checked(answer, ask)
 
     async def search(
-        self,
-        query: str,
-        k: int = 10,
-        filter: Mapping[str, Any] | str | Sequence[str] | None = None,
-        *,
-        fuse: bool = False,
-        explain: bool = False,
-        snippets: bool = False,
-        words_only: bool = False,
+        self, query: str, k: int = 10, filter: Conditions = None, **switches: Unpack[Switches]
     ) -> SearchResult:
-        asked = Asking.search(
-            query, k, filter, fuse=fuse, explain=explain, snippets=snippets, words_only=words_only
-        )
-        return SearchResult.of(await self._send(asked))
+        return SearchResult.of(await self._send(Asking.search(query, k, filter, **switches)))
 
     async def search_batch(
-        self,
-        queries: Sequence[str],
-        k: int = 10,
-        filter: Mapping[str, Any] | str | Sequence[str] | None = None,
-        *,
-        words_only: bool = False,
+        self, queries: Sequence[str], k: int = 10, filter: Conditions = None, *, words_only: bool = False
     ) -> list[SearchResult]:
         answer = await self._send(Asking.search_batch(queries, k, filter, words_only=words_only))
         return [SearchResult.of(one) for one in answer["results"]]

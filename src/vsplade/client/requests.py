@@ -6,12 +6,22 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 from urllib.parse import quote
 
 from vsplade.client.answers import ClientError
 
 Conditions = Mapping[str, Any] | str | Sequence[str] | None
+
+
+class Switches(TypedDict, total=False):
+    """What a search may be told by name; all are False where they are not given."""
+
+    fuse: bool
+    explain: bool
+    snippets: bool
+    words_only: bool
+    """By the pages' words alone, not by what they are about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +54,7 @@ class Asking:
     """Makes requests."""
 
     @staticmethod
-    def search(query: str, k: int, filter: Conditions, **switches: bool) -> Ask:
+    def search(query: str, k: int, filter: Conditions, **switches: Unpack[Switches]) -> Ask:
         return Ask("POST", "/v1/search", json={"query": query, "k": k, **switches, **_filter(filter)})
 
     @staticmethod

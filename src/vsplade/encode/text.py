@@ -99,6 +99,7 @@ class TextEncoder:
     """BM25 over the text layer; pages without one give an empty vector and are never found."""
 
     latin_only = True
+    reads_grey = on_gpu = False
 
     FORMULA: ClassVar[str] = "bm25-3"
     """Raised when the arithmetic below changes, so that old indexes are noticed."""

@@ -29,7 +29,8 @@ LONG_WORD = 8
 LONGEST_WORD = 48
 """Longer runs of letters are noise (base64, separators): only their first characters are read."""
 
-_RUNS = re.compile(r"[a-z]+|[0-9]+")
+RUNS = re.compile(r"[a-z]+|[0-9]+")
+"""Of letters, and of digits."""
 _ALWAYS = str.maketrans(
     {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ł": "l", "ı": "i", "þ": "th", "ð": "d"}
 )
@@ -45,7 +46,7 @@ def normalise(text: str) -> str:
 
 def split_words(text: str) -> Iterator[str]:
     """Runs of letters and runs of digits of already normalised text, in order."""
-    return (match.group()[:LONGEST_WORD] for match in _RUNS.finditer(text))
+    return (match.group()[:LONGEST_WORD] for match in RUNS.finditer(text))
 
 
 def letters_of(token: str) -> str:

@@ -12,13 +12,12 @@ import re
 from collections.abc import Callable, Iterator
 
 from vsplade.encode.dates import named_days
-from vsplade.encode.tokenizer import LONGEST_WORD, normalise
+from vsplade.encode.tokenizer import LONGEST_WORD, RUNS, normalise
 
 Unit = tuple[str, ...]
 """Runs of letters and runs of digits, in order."""
 
 _DIGITS = re.compile("[0-9]")
-_RUNS = re.compile(r"[a-z]+|[0-9]+")
 _BESIDE_A_DIGIT = frozenset("-./–‐‑")
 _BETWEEN_DIGITS = _BESIDE_A_DIGIT | frozenset(",:'’")
 _GROUPED = re.compile(
@@ -50,7 +49,7 @@ def units(text: str) -> Iterator[Unit]:
     """The units of already normalised text, in order."""
     runs: list[str] = []
     end = -1
-    for match in _RUNS.finditer(text):
+    for match in RUNS.finditer(text):
         run = match.group()[:LONGEST_WORD]
         if runs and (len(runs) == LONGEST_UNIT or not _joined(runs[-1], text[end : match.start()], run)):
             yield tuple(runs)

@@ -11,13 +11,13 @@ of it. Plain search looks at the first half only; ``encode_text_query`` asks the
 from __future__ import annotations
 
 import hashlib
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vsplade.encode.keyed import encode_keyed
 from vsplade.encode.text import TextEncoder
 from vsplade.types import (
     Direction,
@@ -85,26 +85,19 @@ class PairedEncoder:
 
     @property
     def reads_grey(self) -> bool:
-        return bool(getattr(self.first, "reads_grey", False))
+        return self.first.reads_grey
 
     @property
     def latin_only(self) -> bool:
-        return bool(getattr(self.first, "latin_only", False))
+        return self.first.latin_only
 
     @property
     def on_gpu(self) -> bool:
-        return bool(getattr(self.first, "on_gpu", False))
+        return self.first.on_gpu
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
-        texts: deque[str | None] = deque()  # of pages that the first encoder has taken and not yet answered
-
-        def noted() -> Iterator[Page]:
-            for page in pages:
-                texts.append(page.text)
-                yield page
-
-        for vector in self.first.encode_pages(noted()):
-            yield self._join(vector, self.text.encode_text(texts.popleft() or ""))
+        for text, vector in encode_keyed(self.first, ((page.text or "", page) for page in pages)):
+            yield self._join(vector, self.text.encode_text(text))
 
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
         """The first encoder's weights: what plain search uses."""

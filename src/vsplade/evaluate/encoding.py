@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 
+from vsplade.encode.keyed import encode_keyed
 from vsplade.errors import PageError
 from vsplade.evaluate.dataset import Dataset
 from vsplade.pages import FileProblem, SourceFile, render_for
@@ -26,9 +26,8 @@ def encode_files(
     if not dataset.files:
         raise PageError(f"{dataset.path} has neither images/ nor pdfs/: give page texts or page vectors.")
     sources = [SourceFile(str(file.resolve()), file.stem) for file in dataset.files]
-    ids: deque[str] = deque()  # of pages that the encoder has taken and not yet answered
 
-    def pages() -> Iterator[Page]:
+    def pages() -> Iterator[tuple[str, Page]]:
         done = 0
         # A generator abandoned on an error must not leave worker processes behind.
         with closing(render_for(encoder, sources, workers=workers)) as results:
@@ -38,15 +37,13 @@ def encode_files(
                     raise PageError(
                         f"{where}: {result.reason}. Repair or replace the file, then evaluate again."
                     )
-                ids.append(result.page.id)
-                yield result.page
+                yield result.page.id, result.page
                 if result.page.number == result.pages:
                     done += 1
                     if progress is not None:
                         progress(done, len(sources))
 
-    for vector in encoder.encode_pages(pages()):
-        yield ids.popleft(), vector
+    yield from encode_keyed(encoder, pages())
 
 
 Weigh = Callable[[str, TermStatistics | None], SparseVector]
@@ -59,6 +56,8 @@ class WithQueries:
         self._encoder, self._weigh = encoder, weigh
         self.name, self.fingerprint = encoder.name, encoder.fingerprint
         self.vocabulary, self.longest_edge = encoder.vocabulary, encoder.longest_edge
+        self.reads_grey, self.on_gpu = encoder.reads_grey, encoder.on_gpu
+        self.latin_only = encoder.latin_only
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         return self._encoder.encode_pages(pages)

@@ -22,7 +22,7 @@ from vsplade.evaluate.measures import PerQuery, active_terms, averages, flops, p
 from vsplade.evaluate.runs import Run
 from vsplade.search.open_index import open_index
 from vsplade.store.identity import EncoderIdentity
-from vsplade.types import Encoder, SparseVector
+from vsplade.types import Encoder, SparseVector, TextReadingEncoder
 
 Json = dict[str, object]
 
@@ -155,12 +155,11 @@ def bm25_encoder(texts: Mapping[str, str], k1: float = 1.2, b: float = 0.75) -> 
 
 def encode_texts(encoder: Encoder, texts: Mapping[str, str]) -> PageVectors:
     """Vectors of pages from their texts, for encoders that read text."""
-    encode = getattr(encoder, "encode_text", None)
-    if encode is None:
+    if not isinstance(encoder, TextReadingEncoder):
         raise InputError(
             f"Encoder {encoder.name!r} reads pictures, not texts. Use the encoder 'text' for texts."
         )
-    return PageVectors.collect((page, encode(text)) for page, text in texts.items())
+    return PageVectors.collect((page, encoder.encode_text(text)) for page, text in texts.items())
 
 
 def _resolve(encoder: Encoder | str | None) -> Encoder:

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Protocol
 
 from vsplade.errors import InputError
+from vsplade.exchange import FORMATS, IMPORTS
 from vsplade.store.columns import check_metadata
 from vsplade.store.durable import write_durably
 from vsplade.store.postings import WEIGHTS
 from vsplade.types import Json, Metadata, SparseVector, Vocabulary
 
-FORMATS = ("anserini", "seismic", "ciff")
-IMPORTS = ("anserini", "seismic")
 SCALE = 100.0
 _TEXT_KEYS = {"anserini": "contents", "seismic": "content"}
 """The key that tells the two forms apart."""

@@ -10,15 +10,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 
 from vsplade.backends.address import Where, is_address
 from vsplade.backends.open_writer import named_encoder, open_writer
+from vsplade.encode.keyed import encode_keyed
 from vsplade.encode.legibility import is_text_legible
-from vsplade.errors import InputError, PageError, VspladeError
+from vsplade.errors import InputError, PageError
 from vsplade.ingest.hashing import Content, Hasher
 from vsplade.ingest.moves import adopt_moved, find_moved, is_gone
 from vsplade.ingest.progress import Estimate, Progress, show_progress
@@ -143,7 +144,6 @@ class _Job:
         self.failures: list[FileProblem] = []
         self._new = self._updated = self._skipped = self._removed = self._empty = self._moved = 0
         self._illegible: Counter[str] = Counter()
-        self._latin_only = bool(getattr(encoder, "latin_only", False))
 
     def follow_moves(self, paths: list[str], limits: Limits) -> None:
         """Files that only have another name or folder now keep their pages, under their new names."""
@@ -199,16 +199,9 @@ class _Job:
         plan = self._plan(named, limits)
         try:
             rendered = render_for(self._encoder, plan, thumbnail=thumbnails, limits=limits, workers=workers)
-            waiting: deque[RenderedPage] = deque()
             with closing(rendered):
-                for vector in self._encoder.encode_pages(self._pages(rendered, waiting)):
-                    if not waiting:
-                        raise VspladeError(
-                            f"The encoder {self._encoder.name!r} made more vectors than pages."
-                        )
-                    self._store(waiting.popleft(), vector)
-            if waiting:
-                raise VspladeError(f"The encoder {self._encoder.name!r} made no vector for some pages.")
+                for item, vector in encode_keyed(self._encoder, self._pages(rendered)):
+                    self._store(item, vector)
             self._estimate.finish()
         finally:
             self._stop.set()
@@ -270,13 +263,12 @@ class _Job:
             return dict(old.metadata) if old else {}
         return _checked(self._metadata(path) if callable(self._metadata) else self._metadata)
 
-    def _pages(self, rendered: Iterator[Rendered], waiting: deque[RenderedPage]) -> Iterator[Page]:
+    def _pages(self, rendered: Iterator[Rendered]) -> Iterator[tuple[RenderedPage, Page]]:
         for result in rendered:
             if isinstance(result, FileProblem):
                 self._fail(result)
             else:
-                waiting.append(result)
-                yield result.page
+                yield result, result.page
 
     def _fail(self, problem: FileProblem) -> None:
         self._estimate.failed(problem)
@@ -314,7 +306,7 @@ class _Job:
 
     def _is_legible(self, page: Page, vector: SparseVector) -> bool:
         """A text layer with enough letters decides; else what the encoder says of the picture."""
-        if not self._latin_only:
+        if not self._encoder.latin_only:
             return True
         by_text = is_text_legible(page.text)
         if by_text is not None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from vsplade.errors import IndexFormatError, InputError, StorageError, VspladeError
 from vsplade.ingest.records import CHANGED, FileRecord, parse_records
-from vsplade.ingest.salvage import Found, decide_live, maker, pages_present, source_files
+from vsplade.ingest.salvage import FoundSegment, decide_live, maker, pages_present, source_files
 from vsplade.store import file_names, verify
 from vsplade.store import manifest as manifests
 from vsplade.store.durable import WriterLock, read_plain, write_durably
@@ -26,11 +26,10 @@ from vsplade.store.identity import EncoderIdentity
 from vsplade.store.manifest import Manifest, SegmentEntry
 from vsplade.store.segment import Segment
 from vsplade.store.snapshot import open_segment, segment_problems
-from vsplade.store.state import FILE_RECORDS, State, parse_state, write_changes
+from vsplade.store.state import FILE_RECORDS, MOST_STATE_BYTES, State, parse_state, write_changes
 from vsplade.store.tombstones import MOST_BYTES, pack_tombstones, read_live, unpack_tombstones
 
 _NAMED_SEGMENT = re.compile(rb"segment-[0-9]{8,15}\.vsp\Z")
-_MOST_STATE = 1 << 32
 
 
 @dataclass(slots=True)
@@ -63,14 +62,14 @@ def recover(index_dir: str | Path, encoder: EncoderIdentity | None = None) -> Re
         raise InputError(f"{folder}: there is nothing of an index here to recover.")
     with WriterLock(folder):
         try:
-            return _Job(folder, encoder).run()
+            return _Recovery(folder, encoder).run()
         except OSError as error:
             raise StorageError(
                 f"{error.filename or folder}: could not be read or renamed ({error.strerror})."
             ) from error
 
 
-class _Job:
+class _Recovery:
     def __init__(self, folder: Path, encoder: EncoderIdentity | None) -> None:
         self._folder = folder
         self._encoder = encoder
@@ -103,7 +102,7 @@ class _Job:
 
     # -- what is there -----------------------------------------------------------------------------------
 
-    def _find_segments(self) -> list[Found]:
+    def _find_segments(self) -> list[FoundSegment]:
         if self._manifest is not None:
             opened = [self._open_entry(entry, self._manifest) for entry in self._manifest.segments]
             return [one for one in opened if one is not None]
@@ -112,11 +111,11 @@ class _Job:
         for path in file_names.own_files(self._folder, "segment"):
             segment = self._verified(path, None)
             if segment is not None:
-                found.append(Found(segment, np.zeros(segment.pages, dtype=bool)))
+                found.append(FoundSegment(segment, np.zeros(segment.pages, dtype=bool)))
         self._match_tombstones(found)
         return found
 
-    def _open_entry(self, entry: SegmentEntry, manifest: Manifest) -> Found | None:
+    def _open_entry(self, entry: SegmentEntry, manifest: Manifest) -> FoundSegment | None:
         segment = self._verified(self._folder / entry.file, entry)
         try:
             live = read_live(self._folder, entry)
@@ -126,7 +125,7 @@ class _Job:
             self._set_aside(self._folder / str(entry.tombstones))
         deleted = np.zeros(entry.pages, dtype=bool) if live is None else ~live
         if segment is not None:
-            return Found(segment, deleted)
+            return FoundSegment(segment, deleted)
         return None
 
     def _verified(self, path: Path, entry: SegmentEntry | None) -> Segment | None:
@@ -173,7 +172,7 @@ class _Job:
                 f"{path.name}: held {unnamed} pages without a source file (imported, or added by a program)"
             )
 
-    def _match_tombstones(self, found: list[Found]) -> None:
+    def _match_tombstones(self, found: list[FoundSegment]) -> None:
         """The newest tombstones of each segment. Those of before format 2 do not say whose they are."""
         by_name = {one.name: one for one in found}
         named: set[str] = set()
@@ -197,7 +196,7 @@ class _Job:
                     f"{path.name}: it is not known of which segment these deleted pages are; some may be back"
                 )
 
-    def _of_one_index(self, found: list[Found]) -> list[Found]:
+    def _of_one_index(self, found: list[FoundSegment]) -> list[FoundSegment]:
         """Segments of another index or encoder do not belong here: those like the newest one do."""
         if self._manifest is not None or not found:
             return found
@@ -217,7 +216,7 @@ class _Job:
         for name in listed if self._manifest is None or entries else []:
             path = self._folder / name
             try:
-                body = read_plain(path, _MOST_STATE)
+                body = read_plain(path, MOST_STATE_BYTES)
                 if name in entries and zlib.crc32(body) != entries[name].crc32:
                     raise IndexFormatError(f"{path}: it fails its checksum.")
                 state.update(parse_state(path, body))
@@ -236,7 +235,7 @@ class _Job:
                 self._note(f"{ascii(key)[1:-1]}: this record cannot be read; the file will be read again")
         return records
 
-    def _correct(self, records: dict[str, FileRecord], found: list[Found], state: State) -> None:
+    def _correct(self, records: dict[str, FileRecord], found: list[FoundSegment], state: State) -> None:
         """Take what is missing out of the records, so that the next run reads it again."""
         present = pages_present(found)
         for path, record in records.items():
@@ -257,7 +256,7 @@ class _Job:
 
     # -- the new commit ----------------------------------------------------------------------------------
 
-    def _store(self, found: list[Found], state: State) -> None:
+    def _store(self, found: list[FoundSegment], state: State) -> None:
         base = self._manifest or self._new_manifest(found)
         numbers = file_names.FileNames(
             self._folder, max(base.next_file, file_names.last_number(self._folder) + 1)
@@ -274,7 +273,7 @@ class _Job:
         self._report.segments = len(entries)
         self._report.pages = _live_pages(manifest)
 
-    def _entry(self, one: Found, numbers: file_names.FileNames) -> SegmentEntry:
+    def _entry(self, one: FoundSegment, numbers: file_names.FileNames) -> SegmentEntry:
         container = one.segment.container
         count, tombstones, crc32 = int(np.count_nonzero(one.deleted)), None, 0
         if count:
@@ -286,7 +285,7 @@ class _Job:
             one.name, one.segment.pages, container.size, count, tombstones, crc32, container.header_crc32
         )
 
-    def _new_manifest(self, found: list[Found]) -> Manifest:
+    def _new_manifest(self, found: list[FoundSegment]) -> Manifest:
         if not found:
             raise IndexFormatError(
                 f"{self._folder}: no segment of this index can be trusted ({'; '.join(self._report.notes)}). "

@@ -13,7 +13,7 @@ from vsplade.store.segment import Segment
 
 
 @dataclass(slots=True)
-class Found:
+class FoundSegment:
     """A segment that verifies."""
 
     segment: Segment
@@ -32,7 +32,7 @@ def maker(segment: Segment) -> tuple[str | None, str | None, int, int]:
     return texts[0], texts[1], segment.vocabulary, segment.first_stage_terms
 
 
-def decide_live(found: list[Found], records: dict[str, FileRecord]) -> None:
+def decide_live(found: list[FoundSegment], records: dict[str, FileRecord]) -> None:
     """Without the manifest a page may be there twice. What the records contradict is of before; of the rest
     the newest counts (a segment's number tells: when it was written, all its pages were live)."""
     seen: set[str] = set()
@@ -50,7 +50,7 @@ def decide_live(found: list[Found], records: dict[str, FileRecord]) -> None:
                 seen.add(id)
 
 
-def pages_present(found: list[Found]) -> dict[tuple[str, str], set[int]]:
+def pages_present(found: list[FoundSegment]) -> dict[tuple[str, str], set[int]]:
     """By path and hash: the numbers of the pages that the segments hold, deleted ones too: these were removed
     on purpose, and stay away."""
     present: dict[tuple[str, str], set[int]] = {}
@@ -63,7 +63,7 @@ def pages_present(found: list[Found]) -> dict[tuple[str, str], set[int]]:
     return present
 
 
-def source_files(found: list[Found]) -> list[str]:
+def source_files(found: list[FoundSegment]) -> list[str]:
     """The files of all live pages."""
     paths: set[str] = set()
     for one in found:

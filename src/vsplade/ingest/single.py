@@ -16,13 +16,11 @@ from vsplade.ingest.job import OWN_KEYS
 from vsplade.pages import to_grey_or_rgb
 from vsplade.pages.formats import HEAD, looks_like
 from vsplade.pages.naming import page_id
-from vsplade.pages.picture import thumbnail_jpeg
+from vsplade.pages.picture import THUMBNAIL, thumbnail_jpeg
 from vsplade.pages.viewer import shared_viewer
 from vsplade.store.writer import IndexWriter
 from vsplade.types import Encoder, Metadata, Page
 
-THUMBNAIL = 480
-"""Longest edge of the picture that is kept of a page that has no file."""
 _SUFFIXES = {
     "PNG": ".png", "JPEG": ".jpg", "WEBP": ".webp", "TIFF": ".tif", "GIF": ".gif", "BMP": ".bmp",
     "JPEG2000": ".jp2",

@@ -16,6 +16,8 @@ from vsplade.pages.pixels import PageContent, Pixels
 from vsplade.pages.resize import fit, fit_size, is_shrinkable
 from vsplade.pages.webp import decode_grey, webp_size
 
+THUMBNAIL = 480
+"""Longest edge of the pictures that an index keeps for lists of results."""
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "JPEG2000")
 """Only these decoders are ever tried, whatever a file claims to be."""
 

@@ -86,13 +86,21 @@ def render_for(
 ) -> Generator[Rendered, None, None]:
     """``render`` as an encoder wants its pages.
 
-    One that sets ``reads_grey`` gets them in grey; one that sets ``on_gpu`` leaves all processors to the
+    One that ``reads_grey`` gets them in grey; one that is ``on_gpu`` leaves all processors to the
     workers, but for the little that keeps the GPU busy, and that comes first.
     """
     edge = encoder.longest_edge
-    gpu, grey = (bool(getattr(encoder, name, False)) for name in ("on_gpu", "reads_grey"))
+    gpu = encoder.on_gpu
     count = default_workers(edge, gpu) if workers is None else workers
-    return render(files, edge, grey=grey, background=gpu, thumbnail=thumbnail, limits=limits, workers=count)
+    return render(
+        files,
+        edge,
+        grey=encoder.reads_grey,
+        background=gpu,
+        thumbnail=thumbnail,
+        limits=limits,
+        workers=count,
+    )
 
 
 def _results(pool: _Pool) -> Generator[Rendered, None, None]:

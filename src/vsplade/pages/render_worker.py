@@ -1,7 +1,7 @@
 """A renderer's process: opens files, renders pages, sends pixels. Run it with ``python -m``.
 
 It is a program of its own and not a ``multiprocessing`` child, so that it never imports the caller's main
-module, inherits no thread or lock, and trusts nothing but the small protocol in ``wire``. Everything that can
+module, inherits no thread or lock, and trusts nothing but the frames of ``protocol.py``. Everything that can
 crash or hang on a hostile file happens here.
 """
 
@@ -13,6 +13,7 @@ import queue
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -193,7 +194,12 @@ def _bound_memory(limits: Limits) -> None:
                 resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
-def main() -> None:
+class DoesJobs(Protocol):
+    def run(self, job: Job) -> None: ...
+
+
+def serve_jobs(begin: Callable[[int, Job, Limits], DoesJobs]) -> None:
+    """The life of a worker's process: a setup comes, then jobs, until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's business
     output = os.dup(1)
     if sys.platform == "win32":
@@ -206,15 +212,23 @@ def main() -> None:
     setup = jobs.get()
     limits = Limits(**setup["limits"])
     _bound_memory(limits)
-    if setup["background"] and hasattr(os, "nice"):
-        os.nice(_GIVES_WAY)
-    worker = Worker(output, setup, limits)
+    worker = begin(output, setup, limits)
     write_frame(output, {"kind": "ready"})
     while True:
         try:
             worker.run(jobs.get())
         except BrokenPipeError:
             return
+
+
+def main() -> None:
+    serve_jobs(_begin)
+
+
+def _begin(output: int, setup: Job, limits: Limits) -> Worker:
+    if setup["background"] and hasattr(os, "nice"):
+        os.nice(_GIVES_WAY)
+    return Worker(output, setup, limits)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from PIL import Image
 _SHRINKABLE = frozenset({"L", "RGB", "CMYK", "RGBA", "LA", "YCbCr"})
 """Modes that can be averaged as they are; the others (palette, 1 bit, 16 bit) must be converted first."""
 
-
+LANCZOS_LOBES = 3.0
+"""Of Pillow's Lanczos filter, on each side; copies on a GPU are made as Pillow makes them."""
 WORTH_ENLARGING = 1.25
 """Less than this gains nothing that could be read."""
 

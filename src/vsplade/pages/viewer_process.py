@@ -1,16 +1,12 @@
 """A viewer's process: one page at a time, as pixels, with the words of its text layer and where they stand.
 
-Run as ``python -m vsplade.pages.viewer_process``. As with ``worker``, everything that can crash or hang on a
-hostile file happens here, and ``protocol`` frames are all that comes out.
+Run as ``python -m vsplade.pages.viewer_process``. As in ``render_worker``, everything that can crash or hang
+on a hostile file happens here, and ``protocol`` frames are all that comes out.
 """
 
 from __future__ import annotations
 
 import os
-import queue
-import signal
-import sys
-import threading
 from itertools import islice
 from typing import Any
 
@@ -19,7 +15,7 @@ from vsplade.pages.djvu import DjvuFile
 from vsplade.pages.limits import Limits
 from vsplade.pages.pdf import PdfFile
 from vsplade.pages.protocol import write_frame
-from vsplade.pages.render_worker import Job, OpenFile, _bound_memory, _read_jobs, open_file, reason
+from vsplade.pages.render_worker import Job, OpenFile, open_file, reason, serve_jobs
 
 MAX_WORDS = 20_000
 """Words of one text layer; what comes behind them is left out."""
@@ -143,26 +139,5 @@ def _rounded(box: tuple[float, ...]) -> list[float]:
     return [round(min(1.0, max(0.0, side)), 5) for side in box]
 
 
-def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's business
-    output = os.dup(1)
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.setmode(output, os.O_BINARY)
-    os.dup2(2, 1)
-    jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
-    threading.Thread(target=_read_jobs, args=(jobs,), daemon=True).start()
-    limits = Limits(**jobs.get()["limits"])
-    _bound_memory(limits)
-    worker = ViewWorker(output, limits)
-    write_frame(output, {"kind": "ready"})
-    while True:
-        try:
-            worker.run(jobs.get())
-        except BrokenPipeError:
-            return
-
-
 if __name__ == "__main__":
-    main()
+    serve_jobs(lambda output, setup, limits: ViewWorker(output, limits))

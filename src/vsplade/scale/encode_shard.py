@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 
+from vsplade.encode.keyed import encode_keyed
 from vsplade.errors import PageError
 from vsplade.exchange.shard_folder import Line, ShardFolder, open_place
 from vsplade.ingest.hashing import Content, Hasher
@@ -93,7 +93,6 @@ class _Work:
         self.problems: list[FileProblem] = []
 
     def pages(self, encoder: Encoder) -> Iterator[StoredPage]:
-        waiting: deque[RenderedPage] = deque()
         options = self._options
         rendered = render_for(
             encoder,
@@ -103,8 +102,7 @@ class _Work:
             workers=options.workers,
         )
         with closing(rendered):
-            for vector in encoder.encode_pages(self._readable(rendered, waiting)):
-                item = waiting.popleft()
+            for item, vector in encode_keyed(encoder, self._readable(rendered)):
                 page, file = item.page, self._places[item.page.path]
                 record = self._records[file.path]
                 record.pages = item.pages
@@ -119,14 +117,13 @@ class _Work:
                 yield StoredPage(page.id, vector, {**page.metadata, **own}, item.thumbnail or b"")
 
     def _readable(
-        self, rendered: Iterator[RenderedPage | FileProblem], waiting: deque[RenderedPage]
-    ) -> Iterator[Page]:
+        self, rendered: Iterator[RenderedPage | FileProblem]
+    ) -> Iterator[tuple[RenderedPage, Page]]:
         for result in rendered:
             if isinstance(result, FileProblem):
                 self.problems.append(replace(result, path=self._places[result.path].path))
             else:
-                waiting.append(result)
-                yield result.page
+                yield result, result.page
 
     def _sources(self) -> Iterator[SourceFile]:
         for number, file in enumerate(self._task.files):

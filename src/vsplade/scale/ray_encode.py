@@ -59,7 +59,7 @@ def encode_on_ray(
         workers = _workers(ray, cluster)
         identity = EncoderIdentity.of(load_encoder(encoder))
         attempts = ray.remote(num_cpus=0)(Attempts).remote()
-        job = Job(folder.where, encoder, identity, options, cluster.cpus, tuple(known_passwords()))
+        job = RayJob(folder.where, encoder, identity, options, cluster.cpus, tuple(known_passwords()))
 
         def work(tasks: Sequence[EncodeTask]) -> Iterator[TaskDone]:
             return _run(ray, tasks, job, attempts, min(workers, len(tasks)), cluster)
@@ -120,7 +120,7 @@ def _fit(node: dict[str, float], cluster: Cluster) -> int:
 
 
 def _run(
-    ray: Any, tasks: Sequence[EncodeTask], job: Job, attempts: Any, workers: int, cluster: Cluster
+    ray: Any, tasks: Sequence[EncodeTask], job: RayJob, attempts: Any, workers: int, cluster: Cluster
 ) -> Iterator[TaskDone]:
     if not tasks:
         return
@@ -131,7 +131,7 @@ def _run(
     # from_items puts the rows into the object store without a task of its own. A reader (``read_*``,
     # ``range``) has tasks that need a CPU: where the actors hold them all, it waits for ever.
     done = ray.data.from_items(rows, override_num_blocks=min(len(rows), MOST_BLOCKS)).map_batches(
-        Worker,
+        RayWorker,
         fn_constructor_args=(job, attempts),
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=1),
@@ -164,7 +164,7 @@ def _explained(error: Exception) -> VspladeError:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class RayJob:
     """What every worker has to know."""
 
     where: str
@@ -189,10 +189,10 @@ class Attempts:
         return sum(count - 1 for count in self._begun.values())
 
 
-class Worker:
+class RayWorker:
     """An actor of the pool: loads the encoder once, then does tasks."""
 
-    def __init__(self, job: Job, attempts: Any) -> None:
+    def __init__(self, job: RayJob, attempts: Any) -> None:
         # As Python's own -X cpu_count does: a worker must not start a thread for every core of its machine.
         os.cpu_count = lambda: job.cpus
         use_passwords(job.passwords)

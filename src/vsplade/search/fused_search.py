@@ -10,9 +10,9 @@ from vsplade.errors import InputError
 from vsplade.search.fuse import fuse
 from vsplade.search.hits import Hit
 from vsplade.search.syntax import parse
-from vsplade.types import SparseVector, TermMatch, TermStatistics
+from vsplade.types import Encoder, SparseVector, TermMatch, TermStatistics
 
-DEPTH = 100
+CANDIDATES = 100
 """Results fetched from each retriever, as the paper does: scaling scores needs more than the few that are
 shown.
 """
@@ -26,7 +26,7 @@ class Searcher(TermStatistics, Protocol):
     """What is needed of an index; ``vsplade.Index`` is one."""
 
     @property
-    def encoder(self) -> object: ...
+    def encoder(self) -> Encoder: ...
 
     def search(
         self,
@@ -80,7 +80,7 @@ def text_layer(index: Searcher) -> Source:
     """The text layers in an index that was built with ``reader+text``."""
     encoder = index.encoder
     if not isinstance(encoder, _Paired):
-        name = getattr(encoder, "name", "?")
+        name = encoder.name
         raise InputError(
             f"This index was built with the encoder {name!r} and has no text layers to fuse with. Index the "
             f"files with --encoder {name}+text into a new folder, or name a second index with --fuse-with."
@@ -101,7 +101,7 @@ def fused_search(
     weights: Sequence[float] | None = None,
     method: str = "rsf",
     filter: FilterLike = None,
-    depth: int = DEPTH,
+    depth: int = CANDIDATES,
 ) -> list[FusedHit]:
     """The ``k`` best pages by all sources together; equal weights when none are given.
 

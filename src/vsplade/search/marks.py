@@ -48,7 +48,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Snippet:
+class Excerpt:
     """Words of a page in reading order, and which parts of ``text`` were asked for: (start, end)."""
 
     text: str
@@ -127,10 +127,10 @@ def best_place(words: Sequence[PageWord], marks: Sequence[Mark], length: int = S
     return around
 
 
-def make_snippet(words: Sequence[PageWord], marks: Sequence[Mark], length: int = SNIPPET_WORDS) -> Snippet:
+def make_snippet(words: Sequence[PageWord], marks: Sequence[Mark], length: int = SNIPPET_WORDS) -> Excerpt:
     """The ``length`` words around the place where most of what was asked for stands together."""
     if not words:
-        return Snippet("")
+        return Excerpt("")
     first = _best_start(words, marks, length)
     shown = words[first : first + length]
     marked = {mark.word for mark in marks}
@@ -141,7 +141,7 @@ def make_snippet(words: Sequence[PageWord], marks: Sequence[Mark], length: int =
         if place in marked:
             parts.append((len(text), len(text) + len(word.text)))
         text += word.text
-    return Snippet(text + (" …" if first + length < len(words) else ""), tuple(parts))
+    return Excerpt(text + (" …" if first + length < len(words) else ""), tuple(parts))
 
 
 def _best_start(words: Sequence[PageWord], marks: Sequence[Mark], length: int) -> int:

@@ -18,9 +18,9 @@ from vsplade.errors import PageError
 from vsplade.pages.resize import fit
 from vsplade.pages.viewer import PageViewer, ViewedPage, shared_viewer
 from vsplade.search.marks import (
+    Excerpt,
     Mark,
     PageWord,
-    Snippet,
     best_place,
     find_marks,
     make_snippet,
@@ -71,7 +71,7 @@ class Seen:
     marks: tuple[Mark, ...]
     from_text_layer: bool
 
-    def snippet(self, length: int = 28) -> Snippet:
+    def snippet(self, length: int = 28) -> Excerpt:
         return make_snippet(self.words, self.marks, length)
 
     def best_place(self) -> Box | None:

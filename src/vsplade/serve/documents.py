@@ -19,8 +19,8 @@ from starlette.routing import Route
 from vsplade.ingest import OWN_KEYS
 from vsplade.pages.formats import HEAD, looks_like
 from vsplade.pages.naming import suffix
-from vsplade.serve.jobs import Job, JobStore
-from vsplade.serve.library import Document, Library
+from vsplade.serve.jobs import JobStore, StoredJob
+from vsplade.serve.library import Library, ListedDocument
 from vsplade.serve.paths import MEDIA_TYPES, checked_name, checked_paths
 from vsplade.serve.request_body import check_length, json_body, parameters, too_large, whole_number
 from vsplade.serve.request_errors import RequestError, bad_request, not_found
@@ -65,13 +65,13 @@ class DocumentRoutes:
         shown = [self._shown(one) for one in chosen[offset : offset + limit]]
         return JSONResponse({"total": len(chosen), "documents": shown})
 
-    def _shown(self, document: Document) -> dict[str, Any]:
+    def _shown(self, document: ListedDocument) -> dict[str, Any]:
         facts = asdict(document)
         if not self._settings.show_paths:
             del facts["path"]
         return facts
 
-    async def _find(self, doc_id: str) -> Document:
+    async def _find(self, doc_id: str) -> ListedDocument:
         found = await self._library.run(self._library.documents)
         if doc_id not in found:
             raise not_found(f"There is no document {doc_id!r}.")
@@ -84,7 +84,7 @@ class DocumentRoutes:
         shown = self._shown(document)
         return JSONResponse({**shown, "page_ids": ids, "generation": index.generation})
 
-    def _page_ids(self, document: Document) -> list[dict[str, Any]]:
+    def _page_ids(self, document: ListedDocument) -> list[dict[str, Any]]:
         """In the order of the pages."""
         index = self._library.index
         found = list(index.ids({"doc_id": document.doc_id}))
@@ -222,11 +222,11 @@ class DocumentRoutes:
         return _accepted(job)
 
 
-def _accepted(job: Job) -> Response:
+def _accepted(job: StoredJob) -> Response:
     return JSONResponse(_job_json(job), 202, {"location": f"/v1/jobs/{job.id}"})
 
 
-def _job_json(job: Job) -> dict[str, Any]:
+def _job_json(job: StoredJob) -> dict[str, Any]:
     """Without what is the server's own business."""
     facts = asdict(job)
     for name in ("paths", "attempts"):

@@ -21,15 +21,14 @@ from vsplade.errors import IndexLockedError, InputError, VspladeError
 from vsplade.ingest import index_paths
 from vsplade.ingest.records import read_records, write_record
 from vsplade.pages import Limits, discover
+from vsplade.pages.picture import THUMBNAIL
 from vsplade.search.index import Index
-from vsplade.serve.jobs import DONE, FAILED, RUNNING, Job, JobStore
+from vsplade.serve.jobs import DONE, FAILED, RUNNING, JobStore, StoredJob
 from vsplade.serve.paths import inside
 from vsplade.serve.settings import Settings
 from vsplade.store.writer import IndexWriter
 from vsplade.types import Encoder
 
-THUMBNAIL = 480
-"""Longest edge of the pictures that are kept in the index for lists of results."""
 ATTEMPTS = 3
 """A job that ends the process so often is given up."""
 PAUSE = 0.1
@@ -75,14 +74,14 @@ class Indexer:
                 count += 1
         return count
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: StoredJob) -> None:
         if job.attempts >= ATTEMPTS:
             self._store.finish(
                 job, FAILED, error="This job ended the indexer several times, and was given up."
             )
             return
         job = self._store.save(replace(job, state=RUNNING, attempts=job.attempts + 1))
-        work: dict[str, Callable[[Job], Job]] = {
+        work: dict[str, Callable[[StoredJob], StoredJob]] = {
             "upload": self._upload,
             "paths": self._paths,
             "delete": self._delete,
@@ -109,7 +108,7 @@ class Indexer:
 
     # -- adding -----------------------------------------------------------------------------------------
 
-    def _upload(self, job: Job) -> Job:
+    def _upload(self, job: StoredJob) -> StoredJob:
         target = self._store.uploads / job.name
         waiting = self._store.incoming(job.id)
         if waiting.exists():  # else an earlier attempt has moved it
@@ -120,7 +119,7 @@ class Indexer:
                 target.unlink()  # nothing of it can be shown; the report says why
         return job
 
-    def _paths(self, job: Job) -> Job:
+    def _paths(self, job: StoredJob) -> StoredJob:
         found = discover(job.paths)
         refused = [path for path in found.files if not inside(path, self._settings.roots)]
         allowed = [path for path in found.files if path not in set(refused)]
@@ -139,7 +138,7 @@ class Indexer:
             job, report={**job.report, "failures": [*job.report["failures"], *self._named(problems)]}
         )
 
-    def _add(self, job: Job, files: list[str]) -> Job:
+    def _add(self, job: StoredJob, files: list[str]) -> StoredJob:
         encoder = self._load()
         self._forget_removed(files)
         told = 0.0
@@ -193,7 +192,7 @@ class Indexer:
 
     # -- removing ---------------------------------------------------------------------------------------
 
-    def _delete(self, job: Job) -> Job:
+    def _delete(self, job: StoredJob) -> StoredJob:
         index = Index.open(self._folder)
         pages = list(index.ids({"doc_id": job.name})) or ([job.name] if job.name in index else [])
         paths = {str(index.metadata(id).get("path", "")) for id in pages}

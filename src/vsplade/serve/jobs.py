@@ -25,7 +25,7 @@ _ID = re.compile(r"[0-9]{13}-[0-9a-f]{12}\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class StoredJob:
     """Something that changes the index."""
 
     id: str
@@ -73,7 +73,7 @@ class JobStore:
         """Where the content of an upload waits for its turn."""
         return self._incoming / id
 
-    def save(self, job: Job) -> Job:
+    def save(self, job: StoredJob) -> StoredJob:
         path = self._folder / f"{job.id}.json"
         # Two threads of a process may save one job: a name for each.
         fresh = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.new")
@@ -81,19 +81,19 @@ class JobStore:
         os.replace(fresh, path)
         return job
 
-    def add(self, kind: str, id: str | None = None, **facts: Any) -> Job:
-        return self.save(Job(id or self.new_id(), kind, created=time.time(), **facts))
+    def add(self, kind: str, id: str | None = None, **facts: Any) -> StoredJob:
+        return self.save(StoredJob(id or self.new_id(), kind, created=time.time(), **facts))
 
-    def get(self, id: str) -> Job | None:
+    def get(self, id: str) -> StoredJob | None:
         if not _ID.match(id):
             return None
         try:
             facts = json.loads((self._folder / f"{id}.json").read_text("utf-8"))
         except FileNotFoundError:
             return None
-        return Job(**{**facts, "paths": tuple(facts["paths"])})
+        return StoredJob(**{**facts, "paths": tuple(facts["paths"])})
 
-    def all(self) -> list[Job]:
+    def all(self) -> list[StoredJob]:
         """Oldest first."""
         found = (self.get(name.removesuffix(".json")) for name in sorted(self._names()))
         return [job for job in found if job is not None]
@@ -123,6 +123,6 @@ class JobStore:
         for job in ended[:-KEPT]:
             (self._folder / f"{job.id}.json").unlink(missing_ok=True)
 
-    def finish(self, job: Job, state: str, **facts: Any) -> Job:
+    def finish(self, job: StoredJob, state: str, **facts: Any) -> StoredJob:
         self.incoming(job.id).unlink(missing_ok=True)
         return self.save(replace(job, state=state, finished=time.time(), **facts))

@@ -38,7 +38,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ListedDocument:
     doc_id: str
     name: str
     """The file's name, for people."""
@@ -63,7 +63,7 @@ class Library:
         self._working = 0
         self._refreshing = threading.Lock()
         self._seen = self._stamp()
-        self._documents: tuple[int, dict[str, Document]] | None = None
+        self._documents: tuple[int, dict[str, ListedDocument]] | None = None
         self._facets: tuple[int, list[dict[str, Any]]] | None = None
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class Library:
         encoder = self.index.encoder
         return isinstance(encoder, MeaningEncoder) and encoder.encode_meaning("meaning") is not None
 
-    def documents(self) -> dict[str, Document]:
+    def documents(self) -> dict[str, ListedDocument]:
         """By name, in the order that they were added."""
         view = self.index.commit
         generation = view.manifest.generation
@@ -170,8 +170,8 @@ def _lock(stream: IO[str]) -> None:
         fcntl.flock(stream, fcntl.LOCK_EX)
 
 
-def _documents(snapshot: Any) -> dict[str, Document]:
-    found: dict[str, Document] = {}
+def _documents(snapshot: Any) -> dict[str, ListedDocument]:
+    found: dict[str, ListedDocument] = {}
     for live in snapshot.segments:
         segment = live.segment
         pages = np.arange(segment.pages) if live.live is None else np.flatnonzero(live.live)
@@ -187,7 +187,7 @@ def _documents(snapshot: Any) -> dict[str, Document]:
                 doc_id = str(column.values[int(code) - 1]) if code else path or segment.id(page)
                 before = found.get(doc_id)
                 number = int(count) if code else 1
-                found[doc_id] = Document(
+                found[doc_id] = ListedDocument(
                     doc_id,
                     os.path.basename(path) if path else doc_id,
                     number + (before.pages if before else 0),

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from importlib import resources
 from typing import Any
 
 import vsplade
 from vsplade.serve.pictures import LARGEST, SMALLEST
-from vsplade.serve.settings import Settings
+from vsplade.serve.settings import ServeLimits, Settings
 
 Schema = dict[str, Any]
 
 _TEXT: Schema = {"type": "string"}
-_NUMBER: Schema = {"type": "number"}
-_WHOLE: Schema = {"type": "integer"}
 _FLAG: Schema = {"type": "boolean"}
 _ID: Schema = {"type": "string", "minLength": 1, "maxLength": 500, "pattern": "^[^\\u0000-\\u001f/\\\\.]+$"}
-_FREE: Schema = {"type": "object", "additionalProperties": True}
-_VALUE: Schema = {"type": ["string", "number", "boolean", "null"]}
 _CONDITION: Schema = {"type": "string", "maxLength": 1000}
-
-
-def _object(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
-    return {
-        "type": "object",
-        "properties": {**required, **(optional or {})},
-        "required": list(required),
-        "additionalProperties": False,
-    }
 
 
 def _list(item: Schema, **limits: int) -> Schema:
@@ -37,192 +26,20 @@ def _ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _schemas(settings: Settings) -> dict[str, Schema]:
-    limits = settings.limits
-    query: Schema = {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": limits.query_chars,
-        "pattern": "^[^\\ud800-\\udfff]*$",
-    }
-    span = _list(_WHOLE, minItems=2, maxItems=2)
-    snippet = _object({"text": _TEXT, "marks": _list(span)})
-    match = _object(
-        {
-            "token": _TEXT,
-            "term": _WHOLE,
-            "query_weight": _NUMBER,
-            "page_weight": _NUMBER,
-            "product": _NUMBER,
-            "in_part": _FLAG,
-        },
-        {"meant_by": {"type": "object", "additionalProperties": _list(_TEXT)}},
-    )
-    words = _list(_ref("Word"))
-    hit = _object(
-        {
-            "id": _TEXT,
-            "score": _NUMBER,
-            "doc_id": _TEXT,
-            "page_num": _WHOLE,
-            "name": _TEXT,
-            "metadata": _FREE,
-        },
-        {
-            "matches": _list(_ref("Match")),
-            "words": words,
-            "snippet": {"oneOf": [_ref("Snippet"), {"type": "null"}]},
-            "parts": _list({"type": ["number", "null"]}),
-        },
-    )
-    result = _object(
-        {
-            "query": _TEXT,
-            "took_ms": _NUMBER,
-            "generation": _WHOLE,
-            "words": words,
-            "notes": _list(_TEXT),
-            "message": {"type": ["string", "null"]},
-            "hits": _list(_ref("Hit")),
-        }
-    )
-    document = {"doc_id": _TEXT, "name": _TEXT, "pages": _WHOLE}
-    path = {"path": {"type": ["string", "null"]}}
-    box = _list({"type": "number", "minimum": 0, "maximum": 1}, minItems=4, maxItems=4)
-    search: dict[str, Schema] = {
-        "k": {"type": "integer", "minimum": 1, "maximum": limits.k, "default": 10},
-        "filter": {
-            "oneOf": [
-                _CONDITION,
-                _list(_CONDITION, maxItems=10),
-                {"type": "object"},
-            ],
-            "description": "Conditions on metadata, as `year>=2020` or as an object; all must hold.",
-        },
-        "fuse": _FLAG,
-        "explain": _FLAG,
-        "snippets": _FLAG,
-        "words_only": _FLAG,
-    }
-    return {
-        "Error": _object({"error": _object({"code": _TEXT, "message": _TEXT})}),
-        "Match": match,
-        "Word": _object({"word": _TEXT, "status": {"enum": ["found", "in part", "not found"]}}),
-        "Snippet": snippet,
-        "Hit": hit,
-        "SearchResult": result,
-        "SearchOne": _object({"query": query}, search),
-        "SearchMany": _object({"queries": _list(query, minItems=1, maxItems=limits.batch)}, search),
-        "SearchResults": _object({"results": _list(_ref("SearchResult"))}),
-        "Explanation": _object(
-            {"query": _TEXT, "id": _TEXT, "score": _NUMBER, "matches": _list(_ref("Match"))}
-        ),
-        "Document": _object(document, path),
-        "DocumentPages": _object(
-            {
-                **document,
-                "page_ids": _list(_object({"page_num": _WHOLE, "id": _TEXT})),
-                "generation": _WHOLE,
-            },
-            path,
-        ),
-        "Documents": _object({"total": _WHOLE, "documents": _list(_ref("Document"))}),
-        "AddPaths": _object(
-            {
-                "paths": _list(
-                    {"type": "string", "minLength": 1, "maxLength": 4096}, minItems=1, maxItems=1000
-                )
-            },
-            {"metadata": _ref("Metadata")},
-        ),
-        "Metadata": {
-            "type": "object",
-            "maxProperties": 32,
-            "propertyNames": {"minLength": 1, "maxLength": 100},
-            "additionalProperties": {
-                "type": ["string", "number", "boolean", "null", "array"],
-                "maxLength": 1000,
-            },
-        },
-        "Job": _object(
-            {
-                "id": _TEXT,
-                "kind": {"enum": ["upload", "paths", "delete"]},
-                "state": {"enum": ["queued", "running", "done", "failed"]},
-                "name": _TEXT,
-                "metadata": _FREE,
-                "created": _NUMBER,
-                "finished": {"type": ["number", "null"]},
-                "done": _WHOLE,
-                "total": _WHOLE,
-                "report": _FREE,
-                "error": {"type": ["string", "null"]},
-                "generation": {"type": ["integer", "null"]},
-            }
-        ),
-        "Jobs": _object({"jobs": _list(_ref("Job"))}),
-        "Problems": _object(
-            {
-                "problems": _list(
-                    _object({"name": _TEXT, "page": {"type": ["integer", "null"]}, "reason": _TEXT})
-                )
-            }
-        ),
-        "Page": _object({"id": _TEXT, "doc_id": _TEXT, "metadata": _FREE}),
-        "PageText": _object({"id": _TEXT, "text": _TEXT, "text_layer": _FLAG}),
-        "Places": _object(
-            {
-                "id": _TEXT,
-                "marks": _list(_object({"text": _TEXT, "box": box, "weight": _NUMBER})),
-                "snippet": _ref("Snippet"),
-                "best": {"oneOf": [box, {"type": "null"}]},
-                "text_layer": _FLAG,
-            }
-        ),
-        "Facets": _object(
-            {
-                "facets": _list(
-                    _object(
-                        {
-                            "key": _TEXT,
-                            "values": _list(_object({"value": _VALUE, "pages": _WHOLE})),
-                            "more": _WHOLE,
-                        }
-                    )
-                )
-            }
-        ),
-        "Status": _object(
-            {
-                "version": _TEXT,
-                "pages": _WHOLE,
-                "documents": _WHOLE,
-                "bytes": _WHOLE,
-                "generation": _WHOLE,
-                "encoder": _TEXT,
-                "fusable": _FLAG,
-                "by_meaning": _FLAG,
-                "read_only": _FLAG,
-                "needs_key": _FLAG,
-                "adds_paths": _FLAG,
-                "jobs": _object({"queued": _WHOLE, "running": _WHOLE}),
-                "problems": _WHOLE,
-                "limits": _object({"upload_bytes": _WHOLE, "k": _WHOLE}),
-            }
-        ),
-        "State": _object({"status": _TEXT}),
-        "EmbedSparse": _object(
-            {
-                "inputs": {
-                    "oneOf": [query, _list(query, minItems=1, maxItems=limits.batch)],
-                    "description": "Query texts, as text-embeddings-inference takes them.",
-                }
-            },
-            {"truncate": _FLAG, "truncation_direction": _TEXT, "prompt_name": _TEXT},
-        ),
-        "Sparse": _list(_list(_object({"index": _WHOLE, "value": _NUMBER}))),
-        "Key": _object({"key": {"type": "string", "minLength": 1, "maxLength": 1000}}),
-    }
+def _schemas(limits: ServeLimits) -> dict[str, Schema]:
+    """What is in ``openapi_schemas.json``, with this server's limits in place of their names."""
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: filled(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [filled(item) for item in value]
+        named = isinstance(value, str) and value.startswith("limits.")
+        return getattr(limits, value.removeprefix("limits.")) if named else value
+
+    text = (resources.files("vsplade.serve") / "openapi_schemas.json").read_text("utf-8")
+    schemas: dict[str, Schema] = filled(json.loads(text))
+    return schemas
 
 
 def _in_path(name: str, meaning: str) -> Schema:
@@ -274,12 +91,8 @@ _WORDS_ONLY = _in_query("words_only", _FLAG, "By the words alone, not by what pa
 
 def _search_paths(settings: Settings) -> dict[str, Schema]:
     limits = settings.limits
-    q: Schema = {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": limits.query_chars,
-        "pattern": "^[^\\ud800-\\udfff]*$",
-    }
+    pattern = "^[^\\ud800-\\udfff]*$"
+    q = {"type": "string", "minLength": 1, "maxLength": limits.query_chars, "pattern": pattern}
     k = {"type": "integer", "minimum": 1, "maximum": limits.k, "default": 10}
     ask = [
         _in_query("q", q, "Words to search for.", True),
@@ -328,7 +141,7 @@ def _search_paths(settings: Settings) -> dict[str, Schema]:
     }
 
 
-def _document_paths(settings: Settings) -> dict[str, Schema]:
+def _document_paths() -> dict[str, Schema]:
     job = {"202": _answer("A job that is under way.", "Job")}
     doc_id = _in_path("doc_id", "A document.")
     name = {
@@ -380,6 +193,11 @@ def _document_paths(settings: Settings) -> dict[str, Schema]:
             "get": _operation("The original file.", {"200": original}, "404", parameters=[doc_id])
         },
         "/v1/documents/{name}": {"put": upload},
+    }
+
+
+def _job_paths() -> dict[str, Schema]:
+    return {
         "/v1/jobs": {
             "get": _operation("Jobs, newest first.", {"200": _answer("The last hundred.", "Jobs")}, "")
         },
@@ -477,12 +295,13 @@ def describe(settings: Settings) -> dict[str, Any]:
         },
         "paths": {
             **_search_paths(settings),
-            **_document_paths(settings),
+            **_document_paths(),
+            **_job_paths(),
             **_page_paths(settings),
             **_system_paths(),
         },
         "components": {
-            "schemas": _schemas(settings),
+            "schemas": _schemas(settings.limits),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }

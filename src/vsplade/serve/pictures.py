@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from vsplade.pages.picture import THUMBNAIL
 from vsplade.search.page_view import EDGE, draw_marks, place_of
 from vsplade.serve.library import Library
 from vsplade.types import Metadata, TermMatch
@@ -16,7 +17,7 @@ from vsplade.types import Metadata, TermMatch
 if TYPE_CHECKING:
     from PIL import Image
 
-SMALLEST, LARGEST, THUMBNAIL = 64, EDGE, 480
+SMALLEST, LARGEST = 64, EDGE
 QUALITY = 82
 MEMORY = 48 << 20
 """Bytes of finished pictures that a worker keeps."""

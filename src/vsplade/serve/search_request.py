@@ -19,7 +19,7 @@ SWITCHES = ("fuse", "explain", "snippets", "words_only")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SearchRequest:
     """One search."""
 
     query: str
@@ -41,7 +41,7 @@ _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 _NAMES = ("q", "k", "filter", *SWITCHES)
 
 
-def parse_query_string(text: bytes, limits: ServeLimits) -> Asked:
+def parse_query_string(text: bytes, limits: ServeLimits) -> SearchRequest:
     """Of ``GET /v1/search``. A parameter that is not known or not understood is an error."""
     try:
         pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
@@ -76,7 +76,7 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def parse_body(body: Mapping[str, Any], limits: ServeLimits) -> list[Asked]:
+def parse_body(body: Mapping[str, Any], limits: ServeLimits) -> list[SearchRequest]:
     """Of ``POST /v1/search``: one ``query``, or many ``queries``."""
     known = ("query", "queries", "k", "filter", *SWITCHES)
     for name in body:
@@ -96,7 +96,7 @@ def parse_body(body: Mapping[str, Any], limits: ServeLimits) -> list[Asked]:
     return [make_asked({**rest, "q": query}, limits) for query in queries]
 
 
-def make_asked(given: Mapping[str, Any], limits: ServeLimits) -> Asked:
+def make_asked(given: Mapping[str, Any], limits: ServeLimits) -> SearchRequest:
     query, k = given["q"], given.get("k", 10)
     if not isinstance(query, str) or not query or len(query) > limits.query_chars:
         raise bad_request(f"A query is a text of 1 to {limits.query_chars} characters.")
@@ -109,7 +109,7 @@ def make_asked(given: Mapping[str, Any], limits: ServeLimits) -> Asked:
     except InputError as error:
         raise bad_request(str(error)) from error
     flags = {name: given.get(name, False) for name in SWITCHES}
-    return Asked(query, k, filters, **flags)
+    return SearchRequest(query, k, filters, **flags)
 
 
 def _checked_filter(given: Any) -> Any:

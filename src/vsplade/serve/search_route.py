@@ -17,7 +17,7 @@ from vsplade.search.summary import what_is_missing, why_nothing
 from vsplade.search.syntax import has_operators, parse
 from vsplade.serve.library import Library
 from vsplade.serve.request_errors import RequestError, bad_request, from_vsplade
-from vsplade.serve.search_request import Asked, parse_query_string
+from vsplade.serve.search_request import SearchRequest, parse_query_string
 from vsplade.serve.settings import ServeLimits
 from vsplade.types import TermMatch, WordMatch
 
@@ -57,13 +57,13 @@ class Answers:
             known = from_vsplade(error)
             return known.status, known.body()
 
-    def answer(self, asked: Asked) -> bytes:
+    def answer(self, asked: SearchRequest) -> bytes:
         started = time.perf_counter()
         hits = self.find(asked)
         took = (time.perf_counter() - started) * 1000
         return self._document(asked, hits, took).encode()
 
-    def answer_many(self, asked: Sequence[Asked]) -> bytes:
+    def answer_many(self, asked: Sequence[SearchRequest]) -> bytes:
         """Plain searches of one kind go through the index together."""
         first = asked[0]
         started = time.perf_counter()
@@ -78,7 +78,7 @@ class Answers:
         results = [self._document(one, hits, took) for one, hits in zip(asked, found, strict=True)]
         return f'{{"results":[{",".join(results)}]}}'.encode()
 
-    def find(self, asked: Asked) -> Sequence[Hit]:
+    def find(self, asked: SearchRequest) -> Sequence[Hit]:
         index = self._library.index
         if not asked.fuse:
             return index.search_batch([asked.query], asked.k, asked.filters, words_only=asked.words_only)[0]
@@ -91,7 +91,7 @@ class Answers:
         filters: Any = asked.filters
         return fused_search(sources, asked.query, asked.k, READER_AND_TEXT, "rsf", filters)
 
-    def _document(self, asked: Asked, hits: Sequence[Hit], took: float) -> str:
+    def _document(self, asked: SearchRequest, hits: Sequence[Hit], took: float) -> str:
         written = self._pages_written()
         parts = []
         for place, hit in enumerate(hits):
@@ -102,7 +102,7 @@ class Answers:
         head = f'"query":{encode(asked.query)},"took_ms":{took:.3f},"generation":{generation}'
         return f'{{{head},{self._summary(asked, hits)},"hits":[{",".join(parts)}]}}'
 
-    def _summary(self, asked: Asked, hits: Sequence[Hit]) -> str:
+    def _summary(self, asked: SearchRequest, hits: Sequence[Hit]) -> str:
         """Which of the query's words any page holds, what was not understood, and what to make of it."""
         index = self._library.index
         words = self.look_up(asked)
@@ -111,7 +111,7 @@ class Answers:
         facts = {"words": words_json(words), "notes": notes, "message": message or None}
         return encode(facts)[1:-1]
 
-    def look_up(self, asked: Asked) -> Sequence[WordMatch]:
+    def look_up(self, asked: SearchRequest) -> Sequence[WordMatch]:
         """Whether any page holds each word. A plain word's answer is kept: it is typed letter by letter."""
         index = self._library.index
         if asked.filters or has_operators(asked.query):
@@ -147,7 +147,7 @@ class Answers:
         written[hit.id] = text = encode(facts)[1:-1]
         return text
 
-    def _more(self, hit: Hit, asked: Asked, place: int) -> str:
+    def _more(self, hit: Hit, asked: SearchRequest, place: int) -> str:
         """What depends on the search."""
         facts: dict[str, Any] = {}
         if isinstance(hit, FusedHit):

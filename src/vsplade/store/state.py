@@ -16,7 +16,7 @@ from vsplade.store.durable import damaged, open_plain, to_bytes, unreadable, wri
 from vsplade.store.manifest import JsonValue, StateEntry
 
 MAX_FILES = 8
-_MOST_BYTES = 1 << 32
+MOST_STATE_BYTES = 1 << 32
 FILE_RECORDS = "file:"
 """Keys that begin so are what the ingest job knows of a file; the rest of the key is its path."""
 State = dict[str, JsonValue]
@@ -65,7 +65,7 @@ def _map(path: Path) -> mmap.mmap | bytes:
     with open_plain(path) as file:
         try:
             size = file.seek(0, 2)
-            if size > _MOST_BYTES:
+            if size > MOST_STATE_BYTES:
                 raise damaged(path, f"it has {size} bytes, more than such a file can have")
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
         except (OSError, ValueError) as error:

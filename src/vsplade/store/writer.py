@@ -42,7 +42,7 @@ class IndexWriter(PageWriter):
     ) -> None:
         super().__init__()
         self.folder = self.where = Path(folder)
-        identity = EncoderIdentity.of(encoder) if isinstance(encoder, Encoder) else encoder
+        identity = encoder if isinstance(encoder, EncoderIdentity | None) else EncoderIdentity.of(encoder)
         term_values = checked_term_values(identity)
         if not manifests.exists(self.folder) and identity is None:
             raise IndexFormatError(

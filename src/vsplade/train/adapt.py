@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vsplade.encode.modernvbert.find_model import find_model
-from vsplade.encode.modernvbert.processor import Settings
+from vsplade.encode.modernvbert.processor import ProcessorSettings
 from vsplade.errors import InputError
 from vsplade.train.loop import Run, train
 from vsplade.train.pairs import FolderPairs
@@ -74,7 +74,7 @@ def _pairs_of(options: Adaptation, backbone: Path, captions: bool, say: Say) -> 
     while os.environ.get("RANK", "0") != "0" and not (pages / "pairs.jsonl").is_file():
         time.sleep(1)  # the first process renders for all; where it fails, torchrun ends the others
     counts = prepare_pdfs(
-        options.from_pdfs, pages, PdfOptions(longest_edge=Settings.read(backbone).longest_edge)
+        options.from_pdfs, pages, PdfOptions(longest_edge=ProcessorSettings.read(backbone).longest_edge)
     )
     say(", ".join(f"{count} {name}" for name, count in counts.items()))
     return FolderPairs(pages, captions)

@@ -30,7 +30,7 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class Batch:
+class TrainingBatch:
     """``tiles`` is None for a batch of texts, whose ``pages`` are the passages: right ones, then hard
     negatives.
     """
@@ -40,13 +40,13 @@ class Batch:
     tiles: Tensor | None
     captions: Tokens | None
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> TrainingBatch:
         tiles = None if self.tiles is None else self.tiles.to(device, non_blocking=True)
         captions = None if self.captions is None else self.captions.to(device)
-        return Batch(self.queries.to(device), self.pages.to(device), tiles, captions)
+        return TrainingBatch(self.queries.to(device), self.pages.to(device), tiles, captions)
 
 
-class Plan:
+class BatchPlan:
     """Batch by batch, its kind and the rows in it: a function of the configuration and the data alone. A step
     takes ``accumulate`` batches.
     """
@@ -99,7 +99,7 @@ class Loader:
     """Batches of one process, prepared by threads while the step before runs."""
 
     def __init__(
-        self, config: PaperConfig, plan: Plan, processor: PageProcessor, images: ImagePairs,
+        self, config: PaperConfig, plan: BatchPlan, processor: PageProcessor, images: ImagePairs,
         texts: TextPairs | None = None, process: int = 0, threads: int = 4,
     ) -> None:  # fmt: skip
         self._config, self._plan, self._processor = config, plan, processor
@@ -107,13 +107,13 @@ class Loader:
         self._share = slice(process * config.batch, (process + 1) * config.batch)
         self._threads = threads
 
-    def run(self, first: int, last: int) -> Iterator[Batch]:
+    def run(self, first: int, last: int) -> Iterator[TrainingBatch]:
         """The batches from number ``first`` up to, not including, ``last``."""
         with (
             ThreadPoolExecutor(2, thread_name_prefix="batches") as ahead,
             ThreadPoolExecutor(self._threads) as cutters,
         ):
-            waiting: list[Future[Batch]] = []
+            waiting: list[Future[TrainingBatch]] = []
             for batch in range(first, last):
                 waiting.append(ahead.submit(self._make, batch, cutters))
                 if len(waiting) > 2:
@@ -121,11 +121,11 @@ class Loader:
             while waiting:
                 yield waiting.pop(0).result()
 
-    def make(self, batch: int) -> Batch:
+    def make(self, batch: int) -> TrainingBatch:
         with ThreadPoolExecutor(self._threads) as cutters:
             return self._make(batch, cutters)
 
-    def _make(self, batch: int, cutters: ThreadPoolExecutor) -> Batch:
+    def _make(self, batch: int, cutters: ThreadPoolExecutor) -> TrainingBatch:
         rows = [int(row) for row in self._plan.rows(batch)[self._share]]
         if self._plan.kind(batch) == "image":
             return self._image_batch([self._images[row] for row in rows], cutters)
@@ -135,12 +135,12 @@ class Loader:
         epoch = self._plan.epoch(batch)
         pairs = [texts.take(row, epoch) for row in rows]
         passages = [pair.passages[n] for n in range(1 + self._config.hard_negatives) for pair in pairs]
-        return Batch(
+        return TrainingBatch(
             self._query_tokens([pair.query for pair in pairs]),
             self._text_tokens(passages, self._config.longest_text), None, None,
         )  # fmt: skip
 
-    def _image_batch(self, pairs: list[ImagePair], cutters: ThreadPoolExecutor) -> Batch:
+    def _image_batch(self, pairs: list[ImagePair], cutters: ThreadPoolExecutor) -> TrainingBatch:
         cut = list(cutters.map(self._cut, pairs))
         captions = None
         if self._config.captions != "none":
@@ -151,7 +151,7 @@ class Loader:
                     "Make captions first, or set captions to 'none'."
                 )
             captions = self._text_tokens([pair.caption or "" for pair in pairs], self._config.longest_caption)
-        return Batch(
+        return TrainingBatch(
             self._query_tokens([pair.query for pair in pairs]),
             padded([list(self._processor.prompt_ids(grid)) for _, grid in cut], self._processor),
             torch.from_numpy(np.concatenate([tiles for tiles, _ in cut])),

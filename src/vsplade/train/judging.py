@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from vsplade.jsonl import read_log
+
 if TYPE_CHECKING:
     import torch
 
@@ -43,13 +45,7 @@ class Judgements:
         """Those up to a step; later ones, of a run that was killed, are about to be made again."""
         found = cls(folder / JUDGED)
         if found.path.is_file():
-            for line in found.path.read_text("utf-8").splitlines():
-                try:
-                    row = json.loads(line)
-                except ValueError:
-                    continue  # half a line
-                if row["step"] <= step:
-                    found.rows.append(row)
+            found.rows = [row for row in read_log(found.path) if row["step"] <= step]
             found.write()
         return found
 

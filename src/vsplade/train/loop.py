@@ -23,9 +23,10 @@ from vsplade.encode.modernvbert import routes
 from vsplade.encode.modernvbert.processor import PageProcessor
 from vsplade.encode.modernvbert.query import fingerprint
 from vsplade.errors import InputError, VspladeError
+from vsplade.jsonl import read_log
 from vsplade.train import lora
 from vsplade.train import training_checkpoint as files
-from vsplade.train.batches import Batch, Loader, Plan
+from vsplade.train.batches import BatchPlan, Loader, TrainingBatch
 from vsplade.train.distributed import World, joined
 from vsplade.train.judging import BEST, JUDGED, Judgements, Judging
 from vsplade.train.losses import Parts, Side, page_losses, text_losses
@@ -93,7 +94,9 @@ class Trainer:
             self.learned.values(), lr=config.rate, weight_decay=config.weight_decay, foreach=False
         )
         self.processor = PageProcessor(run.backbone)
-        self.plan = Plan(config, images.groups, texts.groups if texts is not None else None, self.world.size)
+        self.plan = BatchPlan(
+            config, images.groups, texts.groups if texts is not None else None, self.world.size
+        )
         self.loader = Loader(config, self.plan, self.processor, images, texts, self.world.rank, run.threads)
         self.settings = self.processor.settings
         self.material = {
@@ -149,7 +152,7 @@ class Trainer:
             files.save(self.run.out / BEST, self._tensors(), header)
         say(f"step {self.step}: " + ", ".join(f"{name} {value:.4f}" for name, value in measures.items()))
 
-    def advance(self, batches: Sequence[Batch]) -> dict[str, float]:
+    def advance(self, batches: Sequence[TrainingBatch]) -> dict[str, float]:
         """One step. A loss that is not a number changes nothing: the state is saved and the run ends."""
         share = rate_share(self.step, self.plan.steps, self.config.warm_up, self.config.decay)
         for group in self.optimizer.param_groups:
@@ -174,7 +177,7 @@ class Trainer:
         means = {name: sum(values) / len(values) for name, values in logged.items()}
         return {"step": self.step, **means, "rate": self.config.rate * share, "gradient": float(norm)}
 
-    def losses(self, batch: Batch) -> tuple[Parts, float]:
+    def losses(self, batch: TrainingBatch) -> tuple[Parts, float]:
         """The losses of a batch on the device, and the mean number of active terms of its pages."""
         config, model = self.config, self.model
         ramp = flops_share(self.step, config.flops_warm_up_steps, config.flops_warm_up)
@@ -272,13 +275,7 @@ class Trainer:
         path = self.run.out / "log.jsonl"
         if not path.is_file():
             return
-        kept = []
-        for line in path.read_text("utf-8").splitlines():
-            try:
-                if json.loads(line)["step"] <= self.step:
-                    kept.append(line + "\n")
-            except ValueError:
-                continue  # half a line
+        kept = [json.dumps(row) + "\n" for row in read_log(path) if row["step"] <= self.step]
         partial = path.with_suffix(".partial")
         partial.write_text("".join(kept), "utf-8")
         partial.replace(path)

@@ -14,7 +14,7 @@ pytest.importorskip("tokenizers")
 
 from PIL import Image  # noqa: E402
 
-from vsplade.encode.modernvbert.processor import PROMPT, Grid, PageProcessor, Settings  # noqa: E402
+from vsplade.encode.modernvbert.processor import PROMPT, Grid, PageProcessor, ProcessorSettings  # noqa: E402
 from vsplade.errors import InputError  # noqa: E402
 
 from . import tiny  # noqa: E402
@@ -54,17 +54,17 @@ def reference(longest_edge: int, tile: int) -> object:
 def test_grid_and_pixels_at_a_small_scale(folder: Path, size: tuple[int, int]) -> None:
     width, height = (max(1, edge // 8) for edge in size)
     page = Image.fromarray(np.random.default_rng(3).integers(0, 256, (height, width, 3), dtype=np.uint8))
-    tiles, grid = PageProcessor(folder, Settings(longest_edge=256, tile=64)).tiles(page)
+    tiles, grid = PageProcessor(folder, ProcessorSettings(longest_edge=256, tile=64)).tiles(page)
     theirs = reference(256, 64)(images=[[page]], return_tensors="np")  # type: ignore[operator]
     assert (grid.rows, grid.columns) == (theirs["rows"][0][0], theirs["cols"][0][0])
-    ours = PageProcessor(folder, Settings(longest_edge=256, tile=64)).normalise(tiles)
+    ours = PageProcessor(folder, ProcessorSettings(longest_edge=256, tile=64)).normalise(tiles)
     assert ours.shape == theirs["pixel_values"][0].shape
     assert np.abs(ours - theirs["pixel_values"][0]).max() < 1e-6
 
 
 def test_an_a4_page_at_the_released_size(folder: Path) -> None:
     page = Image.fromarray(np.random.default_rng(4).integers(0, 256, (2339, 1654, 3), dtype=np.uint8))
-    processor = PageProcessor(folder, Settings())
+    processor = PageProcessor(folder, ProcessorSettings())
     tiles, grid = processor.tiles(page)
     assert (grid, tiles.shape) == (Grid(4, 3), (13, 3, 512, 512))
     theirs = reference(2048, 512)(images=[[page]], return_tensors="np")  # type: ignore[operator]
@@ -95,7 +95,7 @@ def test_prompt_ids_equal_the_reference_processor(folder: Path, shape: tuple[int
 
 def test_one_tile_has_no_second_view(folder: Path) -> None:
     processor = PageProcessor(
-        folder, Settings(longest_edge=tiny.TILE, tile=tiny.TILE, tokens_a_tile=tiny.TOKENS_A_TILE)
+        folder, ProcessorSettings(longest_edge=tiny.TILE, tile=tiny.TILE, tokens_a_tile=tiny.TOKENS_A_TILE)
     )
     tiles, grid = processor.tiles(Image.new("RGB", (10, 10)))
     assert (len(tiles), grid, grid.tiles) == (1, Grid(0, 0), 1)

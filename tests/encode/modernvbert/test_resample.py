@@ -16,7 +16,7 @@ pytest.importorskip("tokenizers")
 from PIL import Image  # noqa: E402
 
 from vsplade.encode.modernvbert import resample  # noqa: E402
-from vsplade.encode.modernvbert.processor import PageProcessor, Settings  # noqa: E402
+from vsplade.encode.modernvbert.processor import PageProcessor, ProcessorSettings  # noqa: E402
 
 
 def noise(width: int, height: int, channels: int = 3, seed: int = 0) -> np.ndarray:
@@ -43,7 +43,7 @@ def test_resizing_is_pillows(sizes: tuple[int, int, int, int]) -> None:
 @pytest.mark.parametrize("size", [(124, 175), (300, 90), (20, 30), (64, 64), (700, 40)])
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 def test_tiles_are_the_processors(size: tuple[int, int], mode: str) -> None:
-    settings = Settings(longest_edge=256, tile=64)
+    settings = ProcessorSettings(longest_edge=256, tile=64)
     processor = object.__new__(PageProcessor)
     processor.settings = settings
     image = Image.fromarray(noise(*size)).convert(mode)
@@ -57,8 +57,8 @@ def test_tiles_are_the_processors(size: tuple[int, int], mode: str) -> None:
 
 
 def test_only_lanczos_is_taken_over() -> None:
-    assert resample.can_cut(Settings())
-    assert not resample.can_cut(Settings(resample=2))
+    assert resample.can_cut(ProcessorSettings())
+    assert not resample.can_cut(ProcessorSettings(resample=2))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton, which comes with torch")

@@ -30,7 +30,7 @@ class Packed:
 
 
 @dataclass
-class Batch:
+class PageBatch:
     """The same on the device."""
 
     levels: Tensor

@@ -52,7 +52,7 @@ def hashed_triple(first: Tensor, second: Tensor, third: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Standing:
+class BatchStanding:
     """Terms and where they stand, one row each."""
 
     sheet: Tensor
@@ -76,7 +76,7 @@ class NeighboursOnDevice:
         self._days = neighbours.days.moved(lambda values: torch.from_numpy(values).to(device))
 
     def counted(
-        self, standing: Standing, copies: int, pages: int
+        self, standing: BatchStanding, copies: int, pages: int
     ) -> Steps[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """(pages, PAIRS) how often each pair is expected to stand on each page; the same of whole words; the
         check of one that has the number; and the terms of a pair that has it, left * 2^32 + right.
@@ -104,7 +104,7 @@ class NeighboursOnDevice:
         return tuple(column.view(pages, PAIRS) for column in (counts, whole, checks[:-1], seen[:-1]))
 
     def _triples(
-        self, standing: Standing, left: Tensor, right: Tensor, joined: Tensor, copies: int
+        self, standing: BatchStanding, left: Tensor, right: Tensor, joined: Tensor, copies: int
     ) -> Steps[tuple[Tensor, Tensor, Tensor]]:
         """Where each three terms count that follow each other closely, their chance and their hash."""
         (close,) = yield from fetch(joined.sum()[None])
@@ -125,7 +125,7 @@ class NeighboursOnDevice:
         chance = torch.where(within, chance**THREE_PIECES, chance)
         return standing.sheet[three[0]] // copies * PAIRS + (hashes >> CHECK), chance, hashes
 
-    def _on_one_line(self, standing: Standing) -> Steps[tuple[Tensor, Tensor]]:
+    def _on_one_line(self, standing: BatchStanding) -> Steps[tuple[Tensor, Tensor]]:
         """Every two rows that are at one height of one copy, give or take."""
         asked = (standing.chance > DOUBTFUL) & self._heavy[standing.term]
         height = (standing.sheet * COPY + standing.place[:, 1]).masked_fill(~asked, torch.inf)
@@ -142,7 +142,7 @@ class NeighboursOnDevice:
         within = torch.arange(pairs, device=order.device) - (ends - count)[one]
         return order[one], order[first[one] + within]
 
-    def _fits(self, standing: Standing, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    def _fits(self, standing: BatchStanding, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
         """Whether the right one follows the left one, and so closely that they may be of one word, number or
         code; by the rules of ``Neighbours.on_page``.
         """

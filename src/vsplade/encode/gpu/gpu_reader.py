@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from vsplade.encode.gpu.batch import Batch, Packed, padded
+from vsplade.encode.gpu.batch import Packed, PageBatch, padded
 from vsplade.encode.gpu.batch_queue import SIDE, PageQueue
-from vsplade.encode.gpu.bigrams_torch import NeighboursOnDevice, Standing
+from vsplade.encode.gpu.bigrams_torch import BatchStanding, NeighboursOnDevice
 from vsplade.encode.gpu.detect_torch import Found, best_terms, load_network
 from vsplade.encode.gpu.fuse_convs import can_fuse, fuse
 from vsplade.encode.gpu.network import cell_features
@@ -154,12 +154,12 @@ class TorchReaderEncoder(ReaderEncoder):
         sizes = [(page.shape[0], page.shape[1]) for page in pages] + [(1, 1)] * spare
         return Packed(levels, start, sizes, len(pages), [turn and is_askew(image) for image in images])
 
-    def send(self, packed: Packed) -> Batch:
+    def send(self, packed: Packed) -> PageBatch:
         levels = packed.levels.to(self.device, non_blocking=True)
         start = on(packed.start, self.device, torch.int32)
-        return Batch(levels, start, packed.sizes, packed.pages, packed.askew)
+        return PageBatch(levels, start, packed.sizes, packed.pages, packed.askew)
 
-    def find(self, batch: Batch) -> Steps[Found]:
+    def find(self, batch: PageBatch) -> Steps[Found]:
         """Every word cell of the pages, over all the sizes they are read at."""
         whole = batch.picture(SIDE).to(self.kind)
         sizes = [_reading_size(size, self.reading_edge) for size in batch.sizes]
@@ -181,7 +181,7 @@ class TorchReaderEncoder(ReaderEncoder):
             found = Found.join([(yield from self._read_larger(batch, whole, again)), found])
         return found
 
-    def _read_larger(self, batch: Batch, whole: Tensor, numbers: list[int]) -> Steps[Found]:
+    def _read_larger(self, batch: PageBatch, whole: Tensor, numbers: list[int]) -> Steps[Found]:
         """Some pages of the batch at the larger size: a few at a time, so that there are few shapes."""
         larger = [_reading_size(size, self.longest_edge) for size in batch.sizes]
         room, copies, chosen = padded(larger, SIDE), [], []
@@ -252,7 +252,7 @@ class TorchReaderEncoder(ReaderEncoder):
         probability, _ = self.name_words(found)
         return _readings(_certainty(found, probability, len(batch.sizes)).cpu().numpy())[: batch.pages]
 
-    def _turned(self, batch: Batch, readings: Sequence[Reading]) -> dict[int, SparseVector]:
+    def _turned(self, batch: PageBatch, readings: Sequence[Reading]) -> dict[int, SparseVector]:
         """The vectors of the pages that had to be turned, by their number.
 
         There are few, so all of it waits for the device, and pages come back from there.
@@ -269,7 +269,7 @@ class TorchReaderEncoder(ReaderEncoder):
         vectors = finish(self.vectors(self.send(self.pack(list(turned.values()), turn=False)), turn=False))
         return dict(zip(turned, vectors, strict=True))
 
-    def vectors(self, batch: Batch, turn: bool = True) -> Steps[list[SparseVector]]:
+    def vectors(self, batch: PageBatch, turn: bool = True) -> Steps[list[SparseVector]]:
         """As ``ReaderEncoder._pool``: the counts of all pages at once, on the device.
 
         Where pages are to be turned, those that need it are read again.
@@ -298,7 +298,9 @@ class TorchReaderEncoder(ReaderEncoder):
         vectors = self._joined(words, lengths, *columns) if columns else words
         return [turned.get(number, vector) for number, vector in enumerate(vectors)]
 
-    def _pairs(self, found: Found, probability: Tensor, term: Tensor, batch: Batch) -> Steps[list[Tensor]]:
+    def _pairs(
+        self, found: Found, probability: Tensor, term: Tensor, batch: PageBatch
+    ) -> Steps[list[Tensor]]:
         """The neighbours that are kept: how many on each page, their numbers, expected counts, checks and
         terms; none of it where the point has no pairs.
         """
@@ -310,7 +312,7 @@ class TorchReaderEncoder(ReaderEncoder):
         )
         place = (found.middle / found.pixel).double().repeat_interleave(CANDIDATES, 0)
         best = (term[:, :CANDIDATES].reshape(-1), probability[:, :CANDIDATES].reshape(-1))
-        standing = Standing(sheet, place, em.double(), *best)
+        standing = BatchStanding(sheet, place, em.double(), *best)
         counts, whole, checks, seen = yield from self._neighbours_here.counted(
             standing, copies, len(batch.sizes)
         )

@@ -97,7 +97,7 @@ def convolution(
     )
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Residual: a 3 x 3, then a second kernel, which is wide and flat where whole words must be seen."""
 
     def __init__(self, channels: int, inner: int, second: tuple[int, int] = (3, 3)) -> None:
@@ -125,8 +125,8 @@ class Trunk(nn.Module):
         else:
             self.to_fine = convolution(FOLD * FOLD, config.fine)
 
-        def block(channels: int, second: tuple[int, int] = (3, 3)) -> Block:
-            return Block(channels, round(channels * config.inner), second)
+        def block(channels: int, second: tuple[int, int] = (3, 3)) -> ResidualBlock:
+            return ResidualBlock(channels, round(channels * config.inner), second)
 
         self.fine = nn.Sequential(*(block(config.fine) for _ in range(config.fine_blocks)))
         self.to_middle = convolution(config.fine, config.middle, stride=2)

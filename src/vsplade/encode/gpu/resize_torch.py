@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from vsplade.encode.gpu.transfers import kernels, on
+from vsplade.pages.resize import LANCZOS_LOBES
 
-_LOBES = 3.0
 _GAP = 2.0
 """``reducing_gap`` of ``pages.fit``."""
 
@@ -88,14 +88,14 @@ def _filter_by_torch(sides: Sides, numbers: Tensor, inputs: int, outputs: int, l
     stretch = ratio.clamp(min=1)
     index = torch.arange(outputs, device=device)[None].minimum(target - 1)
     middle = (index + 0.5) * ratio
-    first = (middle - _LOBES * stretch + 0.5).floor().clamp(min=0)
-    last = (middle + _LOBES * stretch + 0.5).floor().minimum(cells)
+    first = (middle - LANCZOS_LOBES * stretch + 0.5).floor().clamp(min=0)
+    last = (middle + LANCZOS_LOBES * stretch + 0.5).floor().minimum(cells)
     place = (first * factor)[:, :, None] + torch.arange(taps, device=device)
     cell = (place / factor[:, :, None]).floor()
     count = (size[:, :, None] - cell * factor[:, :, None]).minimum(factor[:, :, None]).clamp(min=1)
     x = ((cell + 0.5 - middle[:, :, None]) / stretch[:, :, None]).float()
-    inside = (cell < last[:, :, None]) & (place < size[:, :, None]) & (x.abs() < _LOBES)
-    weights = torch.where(inside, torch.sinc(x) * torch.sinc(x / _LOBES), 0.0) / count.float()
+    inside = (cell < last[:, :, None]) & (place < size[:, :, None]) & (x.abs() < LANCZOS_LOBES)
+    weights = torch.where(inside, torch.sinc(x) * torch.sinc(x / LANCZOS_LOBES), 0.0) / count.float()
     weights = weights / weights.sum(2, keepdim=True)
     # room for the taps beyond the end, all zero, so that each has a place of its own
     dense = torch.zeros(len(sides), outputs, inputs + taps, dtype=like.dtype, device=device)
@@ -108,5 +108,5 @@ def _most_taps(sides: Sides) -> int:
     most = 0
     for size, target in set(sides):
         factor = max(1, int(size / target / _GAP))
-        most = max(most, (int(2 * _LOBES * max(1.0, size / factor / target)) + 2) * factor)
+        most = max(most, (int(2 * LANCZOS_LOBES * max(1.0, size / factor / target)) + 2) * factor)
     return most + -most % 8

@@ -84,6 +84,8 @@ class ModernVBertOptions:
 
 
 class ModernVBertEncoder:
+    reads_grey = latin_only = False
+
     def __init__(self, options: ModernVBertOptions, *, download: bool = True) -> None:
         self.options = options
         self._side, self._folder = open_model(options.model, download, options.bag)

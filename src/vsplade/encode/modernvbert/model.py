@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vsplade.encode.modernvbert.pooling import max_logits, sparse_weights
+from vsplade.encode.modernvbert.query import SPECIAL_TOKENS
 from vsplade.encode.modernvbert.text_tower import TextTower
 from vsplade.encode.modernvbert.tower import Tower
 from vsplade.errors import InputError
@@ -19,8 +20,6 @@ ACTIVATIONS = ("softplus", "log1p_relu", "relu", "one")
 """Of the query table: ``softplus`` is the paper's, ``log1p_relu`` its collapsing ablation in the public code,
 ``one`` a plain bag of words.
 """
-SPECIAL_TOKENS = (50280, 50281, 50282, 50283, 50284)
-"""[UNK] [CLS] [SEP] [PAD] [MASK]: never a term."""
 _WEIGHS_ONE = {"softplus": math.log(math.e - 1), "log1p_relu": math.e - 1}
 """What each activation makes a weight of 1 of."""
 

@@ -45,7 +45,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ProcessorSettings:
     longest_edge: int = 2048
     tile: int = 512
     tokens_a_tile: int = 64
@@ -54,7 +54,7 @@ class Settings:
     deviation: float = 0.5
 
     @classmethod
-    def read(cls, folder: Path) -> Settings:
+    def read(cls, folder: Path) -> ProcessorSettings:
         """From preprocessor_config.json and processor_config.json, where the folder has them."""
         image, whole = _json(folder / "preprocessor_config.json"), _json(folder / "processor_config.json")
         image = {**whole.get("image_processor", {}), **image}
@@ -97,8 +97,8 @@ class PageProcessor:
     image." there, the public quick start nothing.
     """
 
-    def __init__(self, folder: Path, settings: Settings | None = None, text: str = "") -> None:
-        self.settings = settings or Settings.read(folder)
+    def __init__(self, folder: Path, settings: ProcessorSettings | None = None, text: str = "") -> None:
+        self.settings = settings or ProcessorSettings.read(folder)
         self.tokenizer = load_tokenizer(folder)
         self.prompt = read_prompt(folder, text)
         if self.prompt.count(IMAGE) != 1:

@@ -22,13 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.modernvbert import adapters
-from vsplade.encode.modernvbert.processor import Settings, load_tokenizer
+from vsplade.encode.modernvbert.processor import ProcessorSettings, load_tokenizer
 from vsplade.encode.modernvbert.tensors import TensorFile
 from vsplade.errors import InputError
 from vsplade.types import SparseVector
 
 TABLE, FACTS = "query.npy", "vsplade-query.json"
-_SPECIAL = (50280, 50281, 50282, 50283, 50284)
+SPECIAL_TOKENS = (50280, 50281, 50282, 50283, 50284)
+"""[UNK] [CLS] [SEP] [PAD] [MASK]: never a term."""
 _FORMAT = 1
 ADDITIONAL_TOKENS = 40
 """Image tokens at the end of the embedding table, where the configuration does not say how many."""
@@ -113,7 +114,7 @@ def export(model: Path, target: Path, name: str, bag: bool = False) -> QuerySide
         "format": _FORMAT,
         "name": name,
         "fingerprint": fingerprint(model),
-        "longest_edge": Settings.read(texts).longest_edge,
+        "longest_edge": ProcessorSettings.read(texts).longest_edge,
         "source": _stamp(model),
         "query_repeats": _repeats_of(model),
     }
@@ -175,7 +176,7 @@ def bag_weights(model: Path) -> NDArray[np.float32]:
 
 
 def _barred(table: NDArray[np.float32], config: Mapping[str, Any]) -> NDArray[np.float32]:
-    special = config.get("unscored_token_ids", _SPECIAL)
+    special = config.get("unscored_token_ids", SPECIAL_TOKENS)
     table[[token for token in special if token < len(table)]] = 0
     return table
 

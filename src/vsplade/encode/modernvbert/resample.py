@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vsplade.encode.modernvbert.processor import LANCZOS, Grid, Settings, fit_edge, whole_tiles
+from vsplade.encode.modernvbert.processor import LANCZOS, Grid, ProcessorSettings, fit_edge, whole_tiles
+from vsplade.pages.resize import LANCZOS_LOBES
 
-_LOBES = 3.0
 _PRECISION = float(1 << 22)
 _BLOCK = 1024
 
@@ -28,13 +28,15 @@ def weights(inputs: int, outputs: int) -> tuple[NDArray[np.int32], NDArray[np.fl
     """For every output its first input, and the weights of the inputs from there on."""
     scale = inputs / outputs
     stretch = max(scale, 1.0)
-    support = _LOBES * stretch
+    support = LANCZOS_LOBES * stretch
     middle = (np.arange(outputs) + 0.5) * scale
     first = np.maximum((middle - support + 0.5).astype(np.int64), 0)
     last = np.minimum((middle + support + 0.5).astype(np.int64), inputs)
     place = first[:, None] + np.arange(int((last - first).max()))[None]
     x = (place - middle[:, None] + 0.5) / stretch
-    taps = np.where((np.abs(x) < _LOBES) & (place < last[:, None]), np.sinc(x) * np.sinc(x / _LOBES), 0.0)
+    taps = np.where(
+        (np.abs(x) < LANCZOS_LOBES) & (place < last[:, None]), np.sinc(x) * np.sinc(x / LANCZOS_LOBES), 0.0
+    )
     taps /= taps.sum(1, keepdims=True)
     rounded = np.trunc(taps * _PRECISION + np.copysign(0.5, taps)) / _PRECISION
     return first.astype(np.int32), rounded.astype(np.float32)
@@ -91,11 +93,11 @@ def resize(picture: Tensor, width: int, height: int) -> Tensor:
     return _resize_axis(_resize_axis(picture, width, 2), height, 1)
 
 
-def can_cut(settings: Settings) -> bool:
+def can_cut(settings: ProcessorSettings) -> bool:
     return settings.resample == LANCZOS
 
 
-def cut(picture: Tensor, settings: Settings) -> tuple[Tensor, Grid]:
+def cut(picture: Tensor, settings: ProcessorSettings) -> tuple[Tensor, Grid]:
     """What ``PageProcessor.tiles`` gives, for a picture of bytes (channels, height, width) with 1 or 3
     channels: (tiles, channels, size, size).
     """

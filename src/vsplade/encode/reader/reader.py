@@ -118,6 +118,7 @@ class ReaderVocabulary:
 class ReaderEncoder:
     reads_grey = True
     latin_only = True
+    on_gpu = False
     engine = "onnxruntime"
     """Pages are read by. Torch makes other vectors: it reads them whole and does not round to 8 bits."""
 

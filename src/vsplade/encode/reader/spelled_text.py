@@ -19,6 +19,7 @@ from vsplade.encode.reader.page_text import (
     LEAST,
     PIECE_GAP,
     SAME_PLACE,
+    SAME_TYPE,
     Block,
     PageText,
     Pieces,
@@ -50,8 +51,6 @@ ON_LINE = 0.4
 """Em above or below a line's words that a reading may lie, to belong to it."""
 BESIDE = 1.0
 """Em from the line's nearest word, at most."""
-SAME_TYPE = 0.6
-"""Octaves by which type on one line may differ."""
 SURE, FEWEST_SURE = 0.7, 3
 """Words that tell how wide the type is: how sure, and how many."""
 UNREAD = "…"
