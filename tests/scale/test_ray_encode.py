@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -31,6 +32,8 @@ main(sys.argv[1:])
 """
 
 
+TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+"""Newer versions of Ray let only those in who know the cluster's own."""
 HOLDER = """
 import sys, ray
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
@@ -43,7 +46,7 @@ sys.stdin.read()
 def cluster() -> Iterator[tuple[str, int]]:
     """One node of two CPUs, in a process of its own: the address, and the process. Ray gives up on itself
     where the machine is too busy to start it within 30 seconds: then it is tried again."""
-    env = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_agent_register_timeout_ms": "240000"}
+    env = {**os.environ, **TOKEN, "RAY_USAGE_STATS_ENABLED": "0", "RAY_agent_register_timeout_ms": "240000"}
     env.pop("RAY_ADDRESS", None)
     for _ in range(6):
         command = [sys.executable, "-c", HOLDER]
@@ -60,7 +63,8 @@ def cluster() -> Iterator[tuple[str, int]]:
 
 @pytest.fixture(autouse=True)
 def _one_node(monkeypatch: pytest.MonkeyPatch, cluster: tuple[str, int]) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", cluster[0])
+    for name, value in {**TOKEN, "RAY_ADDRESS": cluster[0]}.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRow:
     """A page that a search brought, and its score."""
 
     key: str
@@ -114,17 +114,17 @@ class Collection(Protocol):
 
     def fetch(self, keys: Sequence[str], thumbnails: bool = False) -> dict[str, Row]: ...
 
-    def briefs(self, narrowing: Narrowing) -> Iterator[Found]:
+    def briefs(self, narrowing: Narrowing) -> Iterator[FoundRow]:
         """All pages, in no order, without their vectors."""
         ...
 
     def count(self, narrowing: Narrowing) -> int: ...
 
-    def search(self, queries: Sequence[SparseVector], k: int, narrowing: Narrowing) -> list[list[Found]]:
+    def search(self, queries: Sequence[SparseVector], k: int, narrowing: Narrowing) -> list[list[FoundRow]]:
         """The ``k`` pages with the largest inner products, which are their scores."""
         ...
 
-    def nearest(self, direction: Direction, k: int, narrowing: Narrowing) -> list[Found]:
+    def nearest(self, direction: Direction, k: int, narrowing: Narrowing) -> list[FoundRow]:
         """The ``k`` pages whose best window is nearest; the score is its cosine."""
         ...
 

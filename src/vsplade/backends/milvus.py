@@ -15,7 +15,7 @@ import numpy as np
 from pymilvus import MilvusClient, MilvusException
 
 from vsplade.backends.address import TOKEN, Address
-from vsplade.backends.collection import Found, Narrowing, Row, batched
+from vsplade.backends.collection import FoundRow, Narrowing, Row, batched
 from vsplade.backends.milvus_filter import ALL_TERMS, expression, for_filters, has_lists
 from vsplade.backends.milvus_records import joined, name_key, pieces
 from vsplade.backends.milvus_schema import (
@@ -46,7 +46,7 @@ SECONDS, STARTING = 30.0, 20.0
 UNAVAILABLE = 2
 """Milvus' number of the error that no server answers."""
 BATCH = 500
-NO_TERM = MAX_VOCABULARY
+_NO_TERM = MAX_VOCABULARY
 """The term of a page without any: some versions refuse empty vectors. No query asks for it."""
 STRONG = "Strong"
 """Reads see every write before them. Searches do not wait for that: see docs/scale-out.md."""
@@ -163,7 +163,7 @@ class MilvusCollection:
         finally:
             batches.close()
 
-    def briefs(self, narrowing: Narrowing) -> Iterator[Found]:
+    def briefs(self, narrowing: Narrowing) -> Iterator[FoundRow]:
         with self._errors():
             for row in self._get(self._pages, expression(narrowing, "key"), ["key", "place", "page"]):
                 yield _found(row, 0.0)
@@ -178,7 +178,7 @@ class MilvusCollection:
 
     # -- search ---------------------------------------------------------------------------------------
 
-    def search(self, queries: Sequence[SparseVector], k: int, narrowing: Narrowing) -> list[list[Found]]:
+    def search(self, queries: Sequence[SparseVector], k: int, narrowing: Narrowing) -> list[list[FoundRow]]:
         asked = [_as_dict(query) for query in queries]
         with self._errors():
             answers = self._client.search(
@@ -192,7 +192,7 @@ class MilvusCollection:
             )
         return [[_found(hit["entity"], hit["distance"]) for hit in hits] for hits in answers]
 
-    def nearest(self, direction: Direction, k: int, narrowing: Narrowing) -> list[Found]:
+    def nearest(self, direction: Direction, k: int, narrowing: Narrowing) -> list[FoundRow]:
         if self._windows not in self._there:
             return []
         chosen = nearest_pages(
@@ -332,7 +332,7 @@ def _page_entity(row: Row) -> dict[str, Any]:
         "lists": int(has_lists(row.metadata)),
         "terms": terms if len(terms) <= MOST_TERMS else [ALL_TERMS],
         "thumbnail": thumbnail,
-        "vector": _as_dict(row.vector) or {NO_TERM: 1.0},
+        "vector": _as_dict(row.vector) or {_NO_TERM: 1.0},
     }
 
 
@@ -351,14 +351,14 @@ def _window_entities(row: Row) -> Iterator[dict[str, Any]]:
         }
 
 
-def _found(row: Mapping[str, Any], score: float) -> Found:
+def _found(row: Mapping[str, Any], score: float) -> FoundRow:
     page = json.loads(row["page"])
-    return Found(row["key"], page["id"], int(row["place"]), page["metadata"], float(score))
+    return FoundRow(row["key"], page["id"], int(row["place"]), page["metadata"], float(score))
 
 
 def _row(row: Mapping[str, Any], windows: Windows | None) -> Row:
     page = json.loads(row["page"])
-    weights = {int(term): weight for term, weight in row["vector"].items() if int(term) != NO_TERM}
+    weights = {int(term): weight for term, weight in row["vector"].items() if int(term) != _NO_TERM}
     plain = SparseVector.from_dict(weights)
     vector = SparseVector(plain.terms, plain.weights, windows)
     thumbnail = base64.b64decode(row.get("thumbnail") or "")

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from vsplade.backends.address import Address
-from vsplade.backends.collection import Found, Narrowing, Row, batched
+from vsplade.backends.collection import FoundRow, Narrowing, Row, batched
 from vsplade.backends.milvus_filter import for_filters
 from vsplade.backends.near_windows import joined_windows, nearest_pages
 from vsplade.backends.qdrant_filter import make_filter
@@ -25,6 +25,8 @@ WINDOWS, RECORDS = "_windows", "_records"
 WORDS, MEANING = "words", "direction"
 """Names of the vectors."""
 BRIEF = ("id", "place")
+SCROLL = 512
+"""Points read at a time."""
 
 Sparse = tuple[list[int], list[float]]
 Point = tuple[str, dict[str, Sparse | list[float]], dict[str, Any]]
@@ -156,7 +158,7 @@ class QdrantCollection:
             ]
         )
 
-    def briefs(self, narrowing: Narrowing) -> Iterator[Found]:
+    def briefs(self, narrowing: Narrowing) -> Iterator[FoundRow]:
         points = self._store.scroll(self._pages, self._filter(narrowing), ("page", *BRIEF), False)
         return (_found(key, payload, 0.0) for key, _, payload in points)
 
@@ -165,7 +167,7 @@ class QdrantCollection:
 
     # -- search ---------------------------------------------------------------------------------------
 
-    def search(self, queries: Sequence[SparseVector], k: int, narrowing: Narrowing) -> list[list[Found]]:
+    def search(self, queries: Sequence[SparseVector], k: int, narrowing: Narrowing) -> list[list[FoundRow]]:
         vectors: list[Sparse | list[float]] = [
             (query.terms.tolist(), query.weights.tolist()) for query in queries
         ]
@@ -173,7 +175,7 @@ class QdrantCollection:
         answers = self._store.query(self._pages, WORDS, vectors, k, filter, ("page", *BRIEF))
         return [[_found(key, payload, score) for key, score, payload in answer] for answer in answers]
 
-    def nearest(self, direction: Direction, k: int, narrowing: Narrowing) -> list[Found]:
+    def nearest(self, direction: Direction, k: int, narrowing: Narrowing) -> list[FoundRow]:
         if self._windows not in self._there:
             return []
         filter = self._filter(narrowing, "page_key", terms=False)
@@ -258,9 +260,9 @@ def _window_points(row: Row) -> Iterator[Point]:
         )
 
 
-def _found(key: str, payload: Mapping[str, Any], score: float) -> Found:
+def _found(key: str, payload: Mapping[str, Any], score: float) -> FoundRow:
     id, metadata = json.loads(payload["id"]), json.loads(payload["page"])
-    return Found(key, id, int(payload["place"]), metadata, float(score))
+    return FoundRow(key, id, int(payload["place"]), metadata, float(score))
 
 
 def _row(vectors: Mapping[str, Any], payload: Mapping[str, Any], windows: Windows | None) -> Row:

@@ -14,10 +14,9 @@ from typing import Any
 
 import qdrant_edge as edge
 
-from vsplade.backends.qdrant import MEANING, WORDS, Point, Sparse
+from vsplade.backends.qdrant import MEANING, SCROLL, WORDS, Point, Sparse
 from vsplade.errors import EngineError
 
-SCROLL = 512
 _open: dict[Path, tuple[edge.EdgeShard, int]] = {}
 """The shards of this process, and how many use each."""
 _lock = threading.Lock()

@@ -13,10 +13,9 @@ from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException
 
 from vsplade.backends.address import TOKEN, Address
-from vsplade.backends.qdrant import MEANING, WORDS, Point, Sparse
+from vsplade.backends.qdrant import MEANING, SCROLL, WORDS, Point, Sparse
 from vsplade.errors import EngineError
 
-SCROLL = 512
 SECONDS = 60
 OLDEST = (1, 13)
 

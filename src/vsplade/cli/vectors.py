@@ -30,7 +30,7 @@ from vsplade.cli.common import (
     workers_option,
 )
 from vsplade.errors import InputError
-from vsplade.exchange import FORMATS, IMPORTS
+from vsplade.exchange import ENGINE_FORMATS, FORMATS, IMPORTS
 
 if TYPE_CHECKING:
     from vsplade.pages import Limits
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from vsplade.scale.encode_shard import EncodeOptions
     from vsplade.types import Encoder, Metadata, Page, SparseVector
 
-ENGINE_FORMATS = ("opensearch", "opensearch-sparse", "vespa")
-"""Out only, in a folder with a schema and the pages."""
 PARQUET = "parquet"
 """Out and in, in a folder of shards."""
 

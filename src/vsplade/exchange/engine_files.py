@@ -13,11 +13,11 @@ from typing import Any
 from urllib.parse import quote
 
 from vsplade.errors import InputError
+from vsplade.exchange import ENGINE_FORMATS
 from vsplade.exchange.vector_files import VectorSource
 from vsplade.store.durable import write_durably
 from vsplade.types import Metadata, SparseVector
 
-FORMATS = ("opensearch", "opensearch-sparse", "vespa")
 FIELD = "words"
 """The field of terms and weights. A term is its number: names may hold dots, which engines refuse."""
 

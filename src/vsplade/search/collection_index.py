@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.backends.address import parse_address
-from vsplade.backends.collection import Found, Narrowing, Row, batched, key_of
+from vsplade.backends.collection import FoundRow, Narrowing, Row, batched, key_of
 from vsplade.backends.collection_writer import STATE, read_manifest, stored_identity, stored_page
 from vsplade.backends.connect import connect
 from vsplade.errors import InputError
@@ -31,10 +31,10 @@ READ_AT_ONCE = 200
 """Pages whose vectors are read in one request."""
 
 
-class FoundPages:
+class CollectionPages:
     """The pages of one answer, by their place in it; vectors are read when first asked for, all at once."""
 
-    def __init__(self, index: CollectionIndex, pages: Sequence[Found]) -> None:
+    def __init__(self, index: CollectionIndex, pages: Sequence[FoundRow]) -> None:
         self._index, self._pages = index, pages
         self._rows: dict[str, Row] | None = None
 
@@ -130,7 +130,7 @@ class CollectionIndex(PageIndex):
             raise InputError(f"{self.where}: there is no page {id!r} in this index.")
         return rows[key]
 
-    def _in_order(self, filter: Filter) -> list[Found]:
+    def _in_order(self, filter: Filter) -> list[FoundRow]:
         pages = self._collection.briefs(Narrowing(filter.conditions))
         return sorted((page for page in pages if filter.allows(page.metadata)), key=lambda page: page.place)
 
@@ -216,11 +216,11 @@ class CollectionIndex(PageIndex):
         return checked_top(k)
 
     def _hits(
-        self, query: Query, vector: SparseVector, pages: Sequence[Found], weight: float, min_score: float
+        self, query: Query, vector: SparseVector, pages: Sequence[FoundRow], weight: float, min_score: float
     ) -> Hits:
         scores = np.array([page.score for page in pages], np.float32)
         ranking = Ranking(np.arange(len(pages)), scores, meaning=weight).at_least(min_score)
-        return Hits(self._answered(FoundPages(self, pages), query, vector, ranking), ranking)
+        return Hits(self._answered(CollectionPages(self, pages), query, vector, ranking), ranking)
 
     def _meaning_weight(self, query: SparseVector) -> float:
         if query.meaning is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from vsplade.backends.collection import Collection, Found, Narrowing
+from vsplade.backends.collection import Collection, FoundRow, Narrowing
 from vsplade.errors import VspladeWarning
 from vsplade.search.by_meaning import DEPTH, LOOKED_AT, meaning_weight
 from vsplade.search.conditions import Conditions
@@ -35,7 +35,7 @@ class Allowed:
         holding = tuple(_wholes(word) for word in self.words.must)
         return Narrowing(self.filter.conditions, holding)
 
-    def check(self, collection: Collection, pages: Sequence[Found]) -> list[Found]:
+    def check(self, collection: Collection, pages: Sequence[FoundRow]) -> list[FoundRow]:
         """Those that may be found."""
         passed = [page for page in pages if self.filter.allows(page.metadata)] if self.filter else list(pages)
         if not self.words or not passed:
@@ -54,9 +54,9 @@ def _wholes(word: QueryWord) -> tuple[tuple[int, ...], ...]:
 
 def by_words(
     collection: Collection, queries: Sequence[SparseVector], k: int, allowed: Allowed
-) -> list[list[Found]]:
+) -> list[list[FoundRow]]:
     """The ``k`` best pages for each query, equal scores in page order."""
-    answers: list[list[Found]] = [[] for _ in queries]
+    answers: list[list[FoundRow]] = [[] for _ in queries]
     asked = [place for place, query in enumerate(queries) if len(query)]
     for start in range(0, len(asked), AT_ONCE):
         places = asked[start : start + AT_ONCE]
@@ -68,8 +68,8 @@ def by_words(
 
 
 def _enough(
-    collection: Collection, query: SparseVector, k: int, allowed: Allowed, pages: list[Found]
-) -> list[Found]:
+    collection: Collection, query: SparseVector, k: int, allowed: Allowed, pages: list[FoundRow]
+) -> list[FoundRow]:
     """Asks for more where too few of the first ``k`` pass."""
     limit = k
     while True:
@@ -89,13 +89,13 @@ def _enough(
     return ordered(passed)[:k]
 
 
-def ordered(pages: Sequence[Found]) -> list[Found]:
+def ordered(pages: Sequence[FoundRow]) -> list[FoundRow]:
     return sorted(pages, key=lambda page: (-page.score, page.place))
 
 
 def with_meaning(
-    collection: Collection, query: SparseVector, words: Sequence[Found], k: int, allowed: Allowed
-) -> tuple[list[Found], float]:
+    collection: Collection, query: SparseVector, words: Sequence[FoundRow], k: int, allowed: Allowed
+) -> tuple[list[FoundRow], float]:
     """As ``MeaningEngine.join``: the ``k`` best by words and meaning together, and the weight of meaning.
 
     ``words`` are the best pages by words, at least ``DEPTH`` of them where there are so many.
@@ -123,7 +123,7 @@ def with_meaning(
     return [page for page in ordered(joined)[:k] if page.score > 0], weight
 
 
-def weight_of_meaning(collection: Collection, query: SparseVector, words: Sequence[Found]) -> float:
+def weight_of_meaning(collection: Collection, query: SparseVector, words: Sequence[FoundRow]) -> float:
     """``words`` are the best pages by words."""
 
     def covered(asked: SparseVector) -> float:
@@ -137,7 +137,7 @@ def weight_of_meaning(collection: Collection, query: SparseVector, words: Sequen
     return meaning_weight(query, direction.vocabulary, words[0].score if words else None, covered)
 
 
-def nearest(collection: Collection, direction: Direction, k: int, allowed: Allowed) -> list[Found]:
+def nearest(collection: Collection, direction: Direction, k: int, allowed: Allowed) -> list[FoundRow]:
     """The ``k`` nearest pages that may be found."""
     limit = k
     while True:
