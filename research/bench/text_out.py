@@ -116,9 +116,12 @@ def _draw(pdfs: list[Path], count: int, drawn: Path, rng: random.Random) -> Iter
 
 
 def vsplade_text() -> Callable[[Path], str]:
-    import vsplade
+    """Without the process that opens files, which takes longer to start than a page to read."""
+    from PIL import Image
 
-    return lambda page: "\n\n".join(reading.text for reading in vsplade.read(page))
+    from vsplade.reading.read_files import read_picture
+
+    return lambda page: "\n\n".join(block.text for block in read_picture(Image.open(page).convert("L"))[0])
 
 
 ENGINES: dict[str, Callable[[], Callable[[Path], str]]] = {
