@@ -1,7 +1,7 @@
 """Does two-stage search pay? One index, searched in full and in two stages by turns, on a made-up corpus.
 
-    python -m research.bench.two_stage_scale --pages 1000000 --answers exact.npz --folder DIR
-    python -m research.bench.two_stage_scale --pages 1000000 --answers exact.npz --folder DIR --pisa
+    python -m research.bench.two_stage_scale --pages 1000000 --answers exact.npz --out rows.jsonl
+    python -m research.bench.two_stage_scale --pages 1000000 --answers exact.npz --out rows.jsonl --pisa
 
 The second line times PISA in the same way, over all terms and over the 50 heaviest of a page, then rescored.
 It may be run by another environment's interpreter: it needs numpy, numba and pyterrier-pisa. Recall is the
@@ -38,16 +38,20 @@ def told(pages: int) -> None:
 class SameIndex(VspladeIds):
     """Another way to search the index of an engine that is built already."""
 
-    def __init__(self, built: VspladeTwoStage, plain: bool | None) -> None:
+    def __init__(self, built: VspladeTwoStage, plain: bool | None, times_k: int = 0) -> None:
+        super().__init__()
+        self._index, self._plain, self._times_k = built._index, plain, times_k
+
+    def prepare(self, query: SparseVector, k: int) -> Any:
         from vsplade.search.two_stage import TwoStage
 
-        super().__init__()
-        self._index = built._index
-        self._stages = None if plain is None else TwoStage(FIRST_STAGE_TERMS, plain=plain)
+        if self._plain is None:
+            return [query], k, None
+        return [query], k, TwoStage(FIRST_STAGE_TERMS, self._times_k * k, self._plain)
 
     def search(self, prepared: Any) -> Any:
-        queries, k = prepared
-        (ranking,) = self._index.rank(queries, k, two_stage=self._stages)
+        queries, k, stages = prepared
+        (ranking,) = self._index.rank(queries, k, two_stage=stages)
         return self._index.page_ids(ranking)
 
 
@@ -56,6 +60,7 @@ def ours(spec: CorpusSpec, folder: Path) -> Iterator[tuple[str, Engine]]:
     built.build(spec, folder)
     yield "vsplade, full", SameIndex(built, None)
     yield "vsplade, two-stage, 50 terms shared out", SameIndex(built, False)
+    yield "vsplade, two-stage, 50 terms shared out, 2 k proposed", SameIndex(built, False, 2)
     yield "vsplade, two-stage, plain top 50", SameIndex(built, True)
 
 
@@ -84,6 +89,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=200)
     parser.add_argument("--k", type=int, nargs="+", default=[10, 100])
     parser.add_argument("--answers", type=Path, required=True, help="the exact answers (.npz)")
+    parser.add_argument("--out", type=Path, required=True, help="rows are added to this file (.jsonl)")
     parser.add_argument("--folder", type=Path, help="build here, not in the temporary folder")
     parser.add_argument("--pisa", action="store_true", help="time PISA")
     options = parser.parse_args()
@@ -96,7 +102,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as work:
         for name, engine in (theirs if options.pisa else ours)(spec, Path(work)):
             for row in rows_of(name, engine, queries, options.k, exact):
-                print(json.dumps(row), flush=True)
+                print(json.dumps(row), file=sys.stderr, flush=True)  # PISA writes its own lines to stdout
+                with options.out.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
     if not options.pisa:
         kept_pages: dict[str, Any] = {str(k): np.array(pages) for k, pages in exact.items()}
         np.savez(options.answers, **kept_pages)

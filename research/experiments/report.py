@@ -60,13 +60,7 @@ class Section:
 def kept(folder: Path, name: str) -> Iterable[tuple[str, Any]]:
     """(data set, result) of every ``NAME.SET.json``."""
     for path in sorted(folder.glob(f"{name}.*.json")):
-        try:
-            yield (
-                path.name.removeprefix(f"{name}.").removesuffix(".json"),
-                json.loads(path.read_text("utf-8")),
-            )
-        except ValueError as error:
-            raise InputError(f"{path} is no JSON ({error}). Remove it and run its script again.") from error
+        yield path.name.removeprefix(f"{name}.").removesuffix(".json"), _read(path)
 
 
 def _rows(name: str, key: str = "rows") -> Callable[[Path], list[Part]]:
@@ -74,6 +68,24 @@ def _rows(name: str, key: str = "rows") -> Callable[[Path], list[Part]]:
         Part({found: result if isinstance(result, list) else result[key]})
         for found, result in kept(folder, name)
     ]
+
+
+def data(folder: Path) -> list[Part]:
+    """What the scripts ran on: ``SET.json``, as ``vsplade eval`` wrote it."""
+    rows = []
+    for path in sorted(folder.glob("*.json")):
+        result = _read(path)
+        if isinstance(result, dict) and {"pages", "queries", "ndcg@5"} <= result.keys():
+            shown = ("encoder", "pages", "queries", "ndcg@5", "flops", "active_terms")
+            rows.append({"data set": path.stem, **{key: result.get(key) for key in shown}})
+    return [Part({"pages and queries": rows})] if rows else []
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} is no JSON ({error}). Remove it and run its script again.") from error
 
 
 def grounding(folder: Path) -> list[Part]:
@@ -193,6 +205,10 @@ def captioners(folder: Path) -> list[Part]:
 
 
 SECTIONS = (
+    Section(
+        "What was measured on", "all.sh", "", data,
+        "Compare numbers only where pages, queries and encoder are the same.",
+    ),
     Section("Caption-gated token supervision", "grounding.sh", "", overview),
     Section(
         "Lexical grounding", "grounding.sh", "grounding", grounding,
@@ -241,7 +257,8 @@ def page(folder: Path) -> tuple[str, list[str]]:
     body, missing = [], []
     for section in SECTIONS:
         parts = section.show(folder)
-        body += [f"<h2>{html.escape(section.title)}</h2>", f"<p>{html.escape(section.about)}</p>"]
+        body.append(f"<h2>{html.escape(section.title)}</h2>")
+        body += [f"<p>{html.escape(section.about)}</p>"] if section.about else []
         if section.paper:
             body.append(_table("the paper", NUMBERS[section.paper]))
         for part in parts:

@@ -134,7 +134,7 @@ def page_graph(page: PageEncoder) -> Any:
 def export(options: ExportOptions) -> dict[str, Any]:
     """Write the files that ship.
 
-    WORK holds table.npz (`table`) and centroids.npy (`centroids`).
+    WORK holds ranked.npz (`rank`) or table.npz (`table`), and centroids.npy (`centroids`).
     """
     work, out = options.work, options.out
     if (options.minilm is None) == (options.run is None):
@@ -143,7 +143,8 @@ def export(options: ExportOptions) -> dict[str, Any]:
         )
     out.mkdir(parents=True, exist_ok=True)
     if options.minilm is not None:
-        trained = np.load(work / "table.npz")
+        ranked = work / "ranked.npz"
+        trained = np.load(ranked if ranked.exists() else work / "table.npz")
         head = torch.from_numpy(np.ascontiguousarray(trained["axes"].T))
         model, table = page_graph(page_encoder(load_minilm(options.minilm), head)), trained["table"]
         shutil.copyfile(options.minilm / "vocab.txt", out / "vocab.txt")

@@ -48,6 +48,17 @@ class TableOptions:
 
 
 @dataclass
+class RankOptions:
+    work: Path = option(_WORK, argument=True)
+    steps: int = option("Batches to learn from.", 4300)
+    batch: int = option("Queries of a batch.", 768)
+    passages: int = option("Passages that a batch is compared with.", 2304)
+    temperature: float = option("Of the rankings: lower ones look at the first places only.", 0.05)
+    rate: float = option("Of learning, as a share of the vectors' mean length.", 3e-3)
+    seed: int = option("Of what is drawn.", 0)
+
+
+@dataclass
 class CentroidsOptions:
     work: Path = option(_WORK, argument=True)
     count: int = option("Directions.", 4096)

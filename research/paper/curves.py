@@ -187,8 +187,10 @@ def main() -> None:
     rows = choose(read_results(given.results), given.rows or [])
     print(table(rows))
     print("\nThe best step beside the last:\n")
-    for line in best_and_last([run for runs in rows.values() for run in runs]):
-        print("- " + ", ".join(f"{name} {value}" for name, value in line.items() if value != ""))
+    lines = best_and_last([run for runs in rows.values() for run in runs])
+    print("| " + " | ".join(lines[0]) + " |\n" + "|---" * len(lines[0]) + "|")
+    for line in lines:
+        print("| " + " | ".join(map(str, line.values())) + " |")
     if given.curves:
         draw(rows, given.curves)
 

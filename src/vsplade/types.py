@@ -51,6 +51,8 @@ class Direction:
 
     vector: NDArray[np.float32]
     clusters: NDArray[np.uint16]
+    vocabulary: int = 1 << 32
+    """Terms below this number are words or pieces of one; those above stand for several together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import pytest
 from vsplade.encode import load_encoder
 from vsplade.encode.meaning.meaning_model import MOST_WINDOWS, WINDOW, MeaningModel, page_windows, rounded
 from vsplade.encode.meaning.wordpiece import WordPiece, words
+from vsplade.errors import InputError
 from vsplade.search.index import Index
 from vsplade.store.writer import IndexWriter
 from vsplade.types import Windows
@@ -84,6 +85,27 @@ def test_no_network_is_loaded_for_a_query(tmp_path: Path) -> None:
         "assert not {'onnxruntime', 'torch', 'transformers', 'tokenizers'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_network_may_read_the_query_instead(model: MeaningModel, tmp_path: Path) -> None:
+    """`reader+dense`: over the same index, with the vector that the page's text model gives."""
+    encoder = load_encoder("reader+dense")
+    assert encoder.name == "reader:dense=true"
+    assert encoder.fingerprint == load_encoder("reader").fingerprint
+    text = "remedy for a bellyache"
+    windows, direction = model.encode_text(text), model.encode_query(text, network=True)
+    assert windows is not None
+    assert direction is not None
+    assert rounded(direction.vector[None]).tolist() == windows.codes.tolist()
+    with IndexWriter(tmp_path, load_encoder("reader")) as writer:
+        for name, words_of_page in PAGES.items():
+            vector = load_encoder("reader").weigh_text(words_of_page)  # type: ignore[attr-defined]
+            writer.add(name, type(vector)(vector.terms, vector.weights, model.encode_text(words_of_page)))
+    index = Index.open(tmp_path, encoder)
+    assert {query: index.search(query, 1)[0].id for query in ASKED} == ASKED
+    np.testing.assert_array_equal(index.encode_query(text).meaning.vector, direction.vector)  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="meaning"):
+        load_encoder("reader:meaning=false,dense=true")
 
 
 def test_windows_cover_a_page_evenly() -> None:

@@ -41,11 +41,11 @@ def test_building_is_the_measured_one_within_a_fifth() -> None:
 
 def test_machines_follow_memory_and_queries() -> None:
     one = plan(1_000_000, qps=10)
-    assert (one.machines, one.limit) == (1, "nothing: one machine is enough")
+    assert (one.machines, one.limit) == (1, "none")
     wide = plan(10**9, qps=10)
     assert wide.shards > 10
     assert wide.limit == "memory"
-    assert wide.shard_search_s < wide.search_s / wide.shards + 0.001
+    assert wide.shard_search_s < wide.search_s / wide.shards + 0.002
     busy = plan(1_000_000, qps=100_000, machine=Machine(cores=4))
     assert busy.shards == 1
     assert busy.limit == "queries a second"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vsplade.search import by_meaning
-from vsplade.search.by_meaning import DEPTH, MeaningEngine, Part, trust
+from vsplade.search.by_meaning import DEPTH, LOOKED_AT, MeaningEngine, Part, trust
 from vsplade.search.index import Index
 from vsplade.store.identity import EncoderIdentity
 from vsplade.store.writer import IndexWriter
@@ -43,7 +43,8 @@ class Corpus:
         terms = np.sort(self.rng.choice(TERMS, int(self.rng.integers(1, 6)), replace=False)).astype(np.uint32)
         weights = self.rng.uniform(0.5, 4, len(terms)).astype(np.float32)
         near = np.argsort(-(self.centres @ vector)).astype(np.uint16)
-        return SparseVector(terms, weights, Direction(vector, near))
+        vocabulary = int(self.rng.integers(TERMS // 2, TERMS + 1))
+        return SparseVector(terms, weights, Direction(vector, near, vocabulary))
 
     def index(self, folder: Path) -> Index:
         """Written in several commits, some pages replaced and some deleted."""
@@ -69,17 +70,20 @@ def plain(vectors: list[SparseVector], query: SparseVector, k: int) -> dict[str,
         sum(w * weights.get(t, 0.0) for t, w in zip(v.terms.tolist(), v.weights.tolist(), strict=True))
         for v in vectors
     ]
-    total = sum(weights.values())
-    best_words = sorted((word for word in words if word > 0), reverse=True) + [0.0] * 10
-    share = trust(best_words[0] / total, (best_words[0] - best_words[9]) / total)
+    single = {term: weight for term, weight in weights.items() if term < query.meaning.vocabulary}
+    total = sum(single.values())
+    best = [n for n in sorted(range(len(words)), key=lambda n: -words[n]) if words[n] > 0][:LOOKED_AT]
+    held = [sum(single.get(term, 0.0) for term in vectors[n].terms.tolist()) for n in best]
+    share = trust(max(words) / total, max(held, default=0.0) / total) if total else 1.0
+    total = total or 1.0
     scores = {}
     for number, (vector, word) in enumerate(zip(vectors, words, strict=True)):
         assert isinstance(vector.meaning, Windows)
         codes = vector.meaning.codes.astype(np.float64)
         cosines = codes @ query.meaning.vector / np.linalg.norm(codes, axis=1) if len(codes) else [0.0]
         scores[f"p{number}"] = word + total * share * max(0.0, max(cosines))
-    best = sorted(scores.items(), key=lambda item: -item[1])[:k]
-    return {page: score for page, score in best if score > 0}
+    ranked = sorted(scores.items(), key=lambda item: -item[1])[:k]
+    return {page: score for page, score in ranked if score > 0}
 
 
 @settings(max_examples=25, deadline=None)
@@ -139,4 +143,4 @@ def test_a_small_budget_looks_at_the_nearest_clusters_only(
 
 
 def test_words_decide_where_they_are_found() -> None:
-    assert trust(1.0, 0.0) == trust(0.0, 1.0) == trust(0.5, 0.5) < trust(0.05, 0.02) < trust(0.0, 0.0)
+    assert trust(0.4, 0.9) < trust(0.2, 0.7) < trust(0.1, 0.7) < trust(0.1, 0.3) < trust(0.0, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -165,10 +166,10 @@ def test_a_word_that_is_meant_and_the_switch_that_leaves_it_out(browser: Any, tm
         first = page.locator(".hit").first
         first.locator(".why-toggle").click()
         assert "what the page is about" in first.inner_text()
-        assert "repair, meant by: maintenance" in first.locator(".meant").inner_text()
+        assert re.search(r"repair, meant by: .*maintenance", first.locator(".meant").inner_text())
         first.locator(".open").click()
         page.wait_for_selector("#view-why .meant")
-        assert "repair, meant by: maintenance" in page.inner_text("#view-why")
+        assert re.search(r"repair, meant by: .*maintenance", page.inner_text("#view-why"))
         page.keyboard.press("Escape")
         page.locator("#words-only-box").click()
         wait_until(page, "location.search.includes('words_only=true')")

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research.bench import CorpusSpec, make_queries, search
-from research.bench.postings import exact_top
+from research.bench import CorpusSpec, make_queries, search, two_stage_scale
+from research.bench.corpus import generate
+from research.bench.postings import exact_top, heaviest
 from research.bench.search import run_search_bench, to_markdown
 from research.bench.worker import ENGINES, measure, run_task, summary, unweighted
 from vsplade.errors import InputError
@@ -42,6 +43,30 @@ def test_every_engine_finds_what_the_oracle_finds(name: str, tmp_path: Path) -> 
         assert oracle.recall(found, 10) >= (1.0 if name in exact else 0.8)
     if name in {"vsplade", "vsplade-ids", "vsplade-batch"}:
         assert [pages[0] for pages in found] == oracle.pages[:, 0].tolist()
+
+
+def test_one_index_in_full_and_in_two_stages(tmp_path: Path) -> None:
+    exact: two_stage_scale.Answers = {}
+    queries = make_queries(SPEC, 10)
+    rows = [
+        row
+        for name, engine in two_stage_scale.ours(SPEC, tmp_path)
+        for row in two_stage_scale.rows_of(name, engine, queries, [10], exact)
+    ]
+    assert [row["recall"] for row in rows[:1]] == [1.0]
+    assert all(0.5 < row["recall"] <= 1 for row in rows[1:])
+    assert rows[2]["recall"] <= rows[1]["recall"]  # fewer pages proposed
+    assert exact[10] == [pages[:10] for pages in exact_top(SPEC, queries, 10).pages.tolist()]
+
+
+def test_the_heaviest_terms_of_a_page() -> None:
+    piece = next(iter(generate(SPEC)))
+    few = heaviest(piece, 5)
+    assert np.diff(few.offsets).max() == 5
+    for row in range(20):
+        whole = piece.weights[piece.offsets[row] : piece.offsets[row + 1]]
+        kept = few.weights[few.offsets[row] : few.offsets[row + 1]]
+        assert sorted(kept.tolist()) == sorted(whole.tolist())[-5:]
 
 
 def test_the_floor_reads_every_posting_once() -> None:

@@ -38,6 +38,7 @@ RUNS = [
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     kept = {
+        "a": {"encoder": "reader", "pages": 1234, "queries": 5, "ndcg@5": 0.5, "flops": 0.1},
         "grounding.a": {"overlap": {"image": {"top-30": 0.5}}},
         "flops.a": {"per_query": [{"system": "sparse", "total": 900}, {"system": "dense", "total": 10**9}]},
         "scale.a": {"rows": SCALE},
@@ -73,6 +74,7 @@ def test_one_page_with_six_figures(results: Path) -> None:
     assert "<b>all" not in text
     assert "&lt;b&gt;all" in text
     assert "51.2" in text
+    assert "<td>1,234</td>" in text
     assert 'src="data:image/jpeg;base64,AAAA"' in text
     assert "60.1" in text  # the paper's own average stands beside ours
     nothing, all_missing = report.page(results / "table")

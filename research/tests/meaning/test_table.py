@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 pytest.importorskip("scipy")
+pytest.importorskip("torch")
 from scipy.sparse import random as random_sparse
 
-from research.meaning.options import TableOptions
+from research.meaning.options import RankOptions, TableOptions
+from research.meaning.rank import rank
 from research.meaning.table import LAST_SPECIAL, counted, inverse_frequency, ridge, table, weighted
 from vsplade.errors import InputError
 
@@ -73,6 +75,25 @@ def test_from_a_teacher_to_a_file(tmp_path: Path) -> None:
     assert found["axes"].shape == (16, 16)
     assert not found["table"][: LAST_SPECIAL + 1].any()
     assert np.abs(found["table"][LAST_SPECIAL + 1 :]).sum(axis=1).all()
+
+
+def test_rankings_come_near_the_teachers(tmp_path: Path) -> None:
+    """From a poor table: what each query puts first among passages is what the teacher puts there."""
+    teacher_folder(tmp_path)
+    table(TableOptions(tmp_path, dimensions=16, penalties=(1000.0,), held_out=100))
+    told = rank(RankOptions(tmp_path, steps=150, batch=128, passages=150, rate=3e-2))
+    assert told["queries"] == 900
+    queries = np.load(tmp_path / "teacher" / "queries-000.npz")
+    passages = np.load(tmp_path / "teacher" / "passages.npz")["vectors"]
+    passages /= np.linalg.norm(passages, axis=1, keepdims=True)
+    wanted = (queries["vectors"] @ passages.T).argmax(axis=1)
+    agree = {}
+    for name in ("table", "ranked"):
+        found = np.load(tmp_path / f"{name}.npz")
+        vectors = found["table"][queries["tokens"][:, 1:-1]].sum(axis=1)
+        agree[name] = float((wanted == (vectors @ (passages @ found["axes"]).T).argmax(axis=1)).mean())
+    assert agree["ranked"] > agree["table"] + 0.2
+    assert not found["table"][: LAST_SPECIAL + 1].any()
 
 
 def test_without_a_teacher(tmp_path: Path) -> None:

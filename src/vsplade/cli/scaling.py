@@ -103,6 +103,7 @@ def plan(
 
 def _rows(told: Capacity) -> list[tuple[str, str]]:
     costs = told.encoding
+    why = "" if told.limit == "none" else f", because of {told.limit}"
 
     def money(key: str) -> str:
         return "" if costs[key] is None else f", {costs[key]:,.2f} in money"
@@ -114,9 +115,9 @@ def _rows(told: Capacity) -> list[tuple[str, str]]:
         ("memory in use", size(told.ram_bytes)),
         ("building the index", f"{told.build_core_s / 3600:,.2f} core hours"),
         ("joining shards into one index", f"{told.join_core_s / 3600:,.2f} core hours"),
-        ("search, all pages on one core", f"{told.search_s * 1000:,.2f} ms (k = 10, words)"),
+        ("search, all pages on one core", f"{told.search_s * 1000:,.2f} ms (k = 10)"),
         ("machines", f"{told.machines:,} = {told.shards:,} shards x {told.replicas:,} replicas"),
-        ("of", f"{told.machine.cores} cores and {told.machine.ram_gib:g} GiB; decided by {told.limit}"),
+        ("of", f"{told.machine.cores} cores and {told.machine.ram_gib:g} GiB{why}"),
         ("search in one shard", f"{told.shard_search_s * 1000:,.2f} ms"),
         ("encoding a million pages, CPU", f"{costs['cpu_core_hours']:,.1f} core hours{money('cpu_cost')}"),
         (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -33,6 +34,7 @@ from vsplade.errors import InputError
 if TYPE_CHECKING:
     from vsplade.pages import Limits
     from vsplade.scale.encode_run import EncodeReport
+    from vsplade.scale.encode_shard import EncodeOptions
     from vsplade.types import Encoder, Metadata, Page, SparseVector
 
 
@@ -56,6 +58,70 @@ to_whole_numbers = scale_option("Anserini and CIFF take whole numbers: multiply 
 from_whole_numbers = scale_option("Anserini's whole numbers are divided by this.")
 
 
+@dataclass(frozen=True, slots=True)
+class RayChoice:
+    """What ``--ray`` and its like say."""
+
+    chosen: bool
+    address: str | None
+    workers: int | None
+    cpus: int
+    gpus: float
+
+    def __bool__(self) -> bool:
+        return self.chosen or self.address is not None
+
+
+def ray_options(command: Callable[..., int]) -> Callable[..., int]:
+    """``--ray`` and its like, handed on as one value."""
+
+    @wraps(command)
+    def collected(
+        ray: bool,
+        ray_address: str | None,
+        ray_workers: int | None,
+        ray_cpus: int,
+        ray_gpus: float,
+        **options: object,
+    ) -> int:
+        return command(ray=RayChoice(ray, ray_address, ray_workers, ray_cpus, ray_gpus), **options)
+
+    for option in reversed(_RAY_OPTIONS):
+        collected = option(collected)
+    return collected
+
+
+_RAY_OPTIONS = (
+    click.option("--ray", is_flag=True, help="With --parquet: spread the work over a Ray cluster."),
+    click.option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="The cluster. Default: what RAY_ADDRESS names, a cluster that runs here, or this machine alone.",
+    ),
+    click.option(
+        "--ray-workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Workers, at most. Default: as many as the cluster holds.",
+    ),
+    click.option(
+        "--ray-cpus",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="CPUs of each worker.",
+    ),
+    click.option(
+        "--ray-gpus",
+        type=click.FloatRange(min=0),
+        default=0.0,
+        metavar="N",
+        help="GPUs of each worker; 0.5 lets two share one.",
+    ),
+)
+
+
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
@@ -72,6 +138,7 @@ from_whole_numbers = scale_option("Anserini's whole numbers are divided by this.
     is_flag=True,
     help="With --parquet: try files again of which no page could be encoded.",
 )
+@ray_options
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="seismic", show_default=True, help="Of the file."
 )
@@ -86,6 +153,7 @@ def encode(
     output: Path | None,
     parquet: str | None,
     retry_failed: bool,
+    ray: RayChoice,
     form: str,
     scale: float,
     encoder: str | None,
@@ -96,13 +164,19 @@ def encode(
     """Turn pages into vectors, one a page, without an index."""
     if (output is None) == (parquet is None):
         raise InputError("Say where the vectors go: give --output FILE or --parquet DIR, one of them.")
-    from vsplade.encode import load_encoder
-
-    chosen = load_encoder(encoder)
     if parquet is not None:
-        return _encode_to_parquet(paths, chosen, parquet, make_limits(limits), workers, retry_failed, as_json)
+        from vsplade.scale.encode_shard import EncodeOptions
+
+        options = EncodeOptions(make_limits(limits), workers)
+        with progress_bar(None, "files") as update:
+            report = _encode_to_parquet(paths, encoder, parquet, options, ray, update, retry_failed)
+        return print_encoded(report, as_json)
+    if ray:
+        raise InputError("--ray writes Parquet shards: give --parquet DIR instead of --output.")
+    from vsplade.encode import load_encoder
     from vsplade.exchange.vector_files import export_vectors
 
+    chosen = load_encoder(encoder)
     source = EncodedPages(paths, chosen, make_limits(limits), workers)
     export_vectors(source, chosen.vocabulary, cast(Path, output), form, scale)
     note_failures(source.problems)
@@ -117,21 +191,25 @@ def encode(
 
 def _encode_to_parquet(
     paths: Sequence[str],
-    encoder: Encoder,
+    encoder: str | None,
     parquet: str,
-    limits: Limits,
-    workers: int | None,
+    options: EncodeOptions,
+    ray: RayChoice,
+    update: Callable[[int, int], None],
     retry_failed: bool,
-    as_json: bool,
-) -> int:
+) -> EncodeReport:
     from vsplade.exchange.shard_folder import ShardFolder
-    from vsplade.scale.encode_run import encode_to_shards
-    from vsplade.scale.encode_shard import EncodeOptions
 
-    options = EncodeOptions(limits, workers)
-    with progress_bar(None, "files") as update:
-        report = encode_to_shards(paths, encoder, ShardFolder(parquet), options, update, retry_failed)
-    return print_encoded(report, as_json)
+    folder = ShardFolder(parquet)
+    if ray:
+        from vsplade.scale.ray_encode import Cluster, encode_on_ray
+
+        cluster = Cluster(ray.address, ray.workers, ray.cpus, ray.gpus)
+        return encode_on_ray(paths, encoder, folder, options, cluster, update, retry_failed)
+    from vsplade.encode import load_encoder
+    from vsplade.scale.encode_run import encode_to_shards
+
+    return encode_to_shards(paths, load_encoder(encoder), folder, options, update, retry_failed)
 
 
 def print_encoded(report: EncodeReport, as_json: bool) -> int:

@@ -29,6 +29,7 @@ def load_encoder(name: str | None = None, **options: object) -> Encoder:
 
     An encoder's own ``name`` loads an equal encoder again: that is how an index finds the one it was
     built with. ``FIRST+text`` keeps the text layer beside the first encoder's vectors, for fusion.
+    ``reader+dense`` reads queries by a network: short for ``reader:dense=true``.
     """
     return _load(name, options, _MAKERS)
 
@@ -65,6 +66,8 @@ def _not_trusted(name: str, index_dir: Path | str) -> InputError:
 
 def _load(name: str | None, options: Mapping[str, object], makers: Mapping[str, Maker]) -> Encoder:
     first, plus, second = (name or "").rpartition("+")
+    if plus and second == "dense":
+        return _load(first, {**options, "dense": True}, makers)
     if plus and parse_spec(second)[0] == "text" and not options:
         return _make_pair(first, second, makers)
     base, given = _parse(default_encoder() if name is None else name)

@@ -35,8 +35,12 @@ class EncoderIdentity:
 
 
 def check_encoder(where: Path | str, stored: EncoderIdentity, identity: EncoderIdentity | None) -> None:
-    """An index is searched and extended only with the encoder that began it."""
-    if identity is not None and stored != identity:
+    """An index is searched and extended only with the encoder that began it, or one of equal page vectors
+    (names may differ in what concerns queries alone).
+    """
+    if identity is None:
+        return
+    if (stored.fingerprint, stored.terms) != (identity.fingerprint, identity.terms):
         raise ModelMismatchError(
             f"{where}: this index was built with the encoder {stored.name!r} (fingerprint "
             f"{stored.fingerprint}, {stored.terms} terms), not with {identity.name!r} (fingerprint "

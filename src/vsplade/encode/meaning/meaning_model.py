@@ -113,22 +113,30 @@ class MeaningModel:
         tokens = [token for word in page_words for token in self._wordpiece.word(word)]
         if not tokens:
             return None
-        spans = page_windows(len(tokens))
-        longest = max(last - first for first, last in spans) + 2
-        rows = np.full((len(spans), longest), len(self._wordpiece), np.int32)
-        for row, (first, last) in enumerate(spans):
-            rows[row, : last - first + 2] = [self._wordpiece.start, *tokens[first:last], self._wordpiece.end]
-        vectors = self._session.run(None, {"tokens": rows, "certainty": np.ones(rows.shape, np.float32)})[0]
+        vectors = self._read([tokens[first:last] for first, last in page_windows(len(tokens))])
         clusters = (vectors @ self._centroids.T).argmax(axis=1)
         return Windows(rounded(vectors), clusters.astype(np.uint16))
+
+    def _read(self, windows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """The network's vector of each run of tokens."""
+        longest = max(map(len, windows)) + 2
+        rows = np.full((len(windows), longest), len(self._wordpiece), np.int32)
+        for row, tokens in enumerate(windows):
+            rows[row, : len(tokens) + 2] = [self._wordpiece.start, *tokens, self._wordpiece.end]
+        feed = {"tokens": rows, "certainty": np.ones(rows.shape, np.float32)}
+        vectors: NDArray[np.float32] = self._session.run(None, feed)[0]
+        return vectors
 
     def encode_text(self, text: str) -> Windows | None:
         return self.encode_page(words(text))
 
-    def encode_query(self, text: str) -> Direction | None:
-        """The sum of the tokens' vectors, of length 1; None where there is nothing to add up."""
+    def encode_query(self, text: str, network: bool = False) -> Direction | None:
+        """The sum of the tokens' vectors, of length 1; None where there is nothing to add up.
+
+        ``network``: the text model reads the query as it reads pages, and the table is not used.
+        """
         tokens = self._wordpiece.encode(text)
-        total = self.vectors(tokens).sum(axis=0)
+        total = self._read([tokens[:WINDOW]])[0] if network and tokens else self.vectors(tokens).sum(axis=0)
         length = float(np.linalg.norm(total))
         if length < 1e-6:
             return None

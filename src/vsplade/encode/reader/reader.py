@@ -73,12 +73,16 @@ class ReaderOptions:
     """Pages read at a time; 0 is one for every core."""
     meaning: bool = True
     """Whether pages are also found by what they are about, and not by their words alone."""
+    dense: bool = False
+    """Whether the text model also reads queries: better at other words, but a network at query time."""
     model: str = ""
     """A folder with another model in the same layout."""
     device: str = "cpu"
     """``cpu`` is onnxruntime; ``cuda``, or any other, is torch's; ``torch`` is a GPU where there is one."""
 
     def __post_init__(self) -> None:
+        if self.dense and not self.meaning:
+            raise InputError("The reader's option 'dense' needs 'meaning', which is switched off.")
         if self.threads < 0:
             raise InputError(f"The reader's option 'threads' must be 0 or more, not {self.threads}.")
         if self.longest_edge and not SMALLEST_EDGE <= self.longest_edge <= LARGEST_EDGE:
@@ -142,6 +146,8 @@ class ReaderEncoder:
             parts.append(f"longest_edge={self.options.longest_edge}")
         if not self.options.meaning:
             parts.append("meaning=false")
+        if self.options.dense:
+            parts.append("dense=true")
         if self.options.model:
             parts.append(f"model={self.options.model}")
         if self.engine != "onnxruntime":
@@ -328,7 +334,8 @@ class ReaderEncoder:
         return MeaningModel.load() if wanted else None
 
     def encode_meaning(self, text: str) -> Direction | None:
-        return None if self._meaning is None else self._meaning.encode_query(text)
+        found = None if self._meaning is None else self._meaning.encode_query(text, self.options.dense)
+        return None if found is None else replace(found, vocabulary=len(self._tokenizer))
 
     def meant_by(self, word: str, page: SparseVector) -> list[str]:
         return [] if self._meaning is None else self._meaning.meant_by(word, self._whole_words(page))
