@@ -24,6 +24,7 @@ LAYERS = (
     {"config", "jsonl", "client"},
     {"pages"},
     {"encode", "store"},
+    {"backends"},
     {"ingest", "reading"},
     {"search"},
     {"exchange", "evaluate", "train"},

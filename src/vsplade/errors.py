@@ -41,6 +41,10 @@ class StorageError(VspladeError):
     """The index could not be written (full disk, permissions); its last commit is untouched."""
 
 
+class EngineError(VspladeError):
+    """An outside engine that keeps an index cannot be reached, or refuses what it is asked for."""
+
+
 class ModelMismatchError(VspladeError):
     """The index was built with another model than the one asked for."""
 

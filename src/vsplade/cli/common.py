@@ -9,11 +9,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from vsplade.backends.address import Where, as_where, is_address
 from vsplade.config import make_options
+from vsplade.errors import InputError
 
 if TYPE_CHECKING:
     from vsplade.pages import FileProblem, Limits
@@ -33,12 +35,29 @@ def index_option(command: Command) -> Command:
         "--index",
         "index_dir",
         metavar="DIR",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=INDEX,
         callback=_or_default,
-        help="The folder that holds the index. Default: the environment variable VSPLADE_INDEX, or .vsplade "
-        "in this folder or one above it.",
+        help="The folder that holds the index, or its address on another engine (milvus://HOST:PORT/NAME). "
+        "Default: the environment variable VSPLADE_INDEX, or .vsplade in this folder or one above it.",
     )
     return option(command)
+
+
+class IndexPlace(click.Path):
+    """A folder, as a path; or the address of an index on another engine, as a text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        return as_where(value) if is_address(value) else super().convert(value, param, context)
+
+
+INDEX = IndexPlace(path_type=Path, file_okay=False)
+
+
+def folder_of(index: Where, what: str) -> Path:
+    """For what concerns the files of an index."""
+    if isinstance(index, Path):
+        return index
+    raise InputError(f"{index}: {what} is for indexes in a folder; the engine looks after its own files.")
 
 
 def indexes_option(command: Command) -> Command:
@@ -48,10 +67,11 @@ def indexes_option(command: Command) -> Command:
         "index_dirs",
         metavar="DIR",
         multiple=True,
-        type=click.Path(path_type=Path, file_okay=False),
+        type=INDEX,
         callback=lambda context, option, given: given or (_or_default(context, option, None),),
-        help="The folder that holds the index; given several times, all are searched as one. Default: the "
-        "environment variable VSPLADE_INDEX, or .vsplade in this folder or one above it.",
+        help="The folder that holds the index, or its address on another engine; folders given several times "
+        "are searched as one. Default: the environment variable VSPLADE_INDEX, or .vsplade in this folder or "
+        "one above it.",
     )
     return option(command)
 
@@ -60,13 +80,13 @@ OWN_INDEX = ".vsplade"
 """A folder's own index, below it."""
 
 
-def _or_default(context: click.Context, option: click.Parameter, given: Path | None) -> Path:
+def _or_default(context: click.Context, option: click.Parameter, given: Where | None) -> Where:
     """What is given, else what the environment names, else the index of this folder or of one above it."""
     if given is not None:
         return given
     named = os.environ.get("VSPLADE_INDEX")
     if named:
-        return Path(named)
+        return as_where(named)
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / OWN_INDEX / "MANIFEST").is_file():

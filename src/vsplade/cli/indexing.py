@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vsplade.backends.address import Where
 from vsplade.cli.common import (
     SOME_FAILED,
     count,
     encoder_option,
     filter_option,
+    folder_of,
     index_option,
     json_option,
     limit_options,
@@ -79,7 +81,7 @@ LISTED = 10
 @json_option
 def index_command(
     paths: tuple[str, ...],
-    index_dir: Path,
+    index_dir: Where,
     encoder: str | None,
     model: str | None,
     prune: bool,
@@ -100,9 +102,9 @@ def index_command(
     if check:
         if paths:
             raise InputError("--check looks at the index only: leave the paths out, or leave --check out.")
-        return _check(index_dir, as_json)
+        return _check(folder_of(index_dir, "--check"), as_json)
     if recover:
-        _recover(index_dir, encoder, as_json=as_json and not paths)
+        _recover(folder_of(index_dir, "--recover"), encoder, as_json=as_json and not paths)
         if not paths:
             return 0
     if from_parquet is not None:
@@ -135,7 +137,7 @@ def index_command(
 
 
 def _watch(
-    paths: tuple[str, ...], index_dir: Path, encoder: str | None, as_json: bool, given: dict[str, Any]
+    paths: tuple[str, ...], index_dir: Where, encoder: str | None, as_json: bool, given: dict[str, Any]
 ) -> None:
     if as_json or "-" in paths:
         raise InputError(
@@ -147,7 +149,7 @@ def _watch(
 
 
 def _add_shards(
-    source: str, paths: tuple[str, ...], index_dir: Path, encoder: str | None, as_json: bool
+    source: str, paths: tuple[str, ...], index_dir: Where, encoder: str | None, as_json: bool
 ) -> int:
     from vsplade.cli.vectors import add_parquet
 
@@ -304,22 +306,22 @@ def _recover(index_dir: Path, encoder: str | None, as_json: bool) -> None:
 @index_option
 @filter_option
 @json_option
-def delete(ids: tuple[str, ...], index_dir: Path, filters: tuple[str, ...], as_json: bool) -> None:
+def delete(ids: tuple[str, ...], index_dir: Where, filters: tuple[str, ...], as_json: bool) -> None:
     """Remove pages by ID (as search shows them with --json), or all that a filter selects.
 
     A removed page stays away until its file changes.
     """
-    from vsplade.search.index import Index
-    from vsplade.store.writer import IndexWriter
+    from vsplade.backends.open_writer import open_writer
+    from vsplade.search.open_index import open_index
 
     if not ids and not filters:
         raise InputError("Name the pages to remove: give IDs, or --filter doc_id=NAME for a whole file.")
-    index = Index.open(index_dir)
+    index = open_index(index_dir)
     unknown = [page for page in ids if page not in index]
     if unknown:
         raise InputError(f"{index_dir} has no page {unknown[0]!r}; nothing was removed.")
     gone = {*ids, *(index.ids(filters) if filters else ())}
-    with IndexWriter(index_dir) as writer:
+    with open_writer(index_dir) as writer:
         for page in gone:
             writer.delete(page)
     if as_json:
@@ -334,18 +336,19 @@ def delete(ids: tuple[str, ...], index_dir: Path, filters: tuple[str, ...], as_j
     "--merge", is_flag=True, help="Only join small segments: quicker, but keeps deleted pages' space."
 )
 @json_option
-def compact(index_dir: Path, merge: bool, as_json: bool) -> None:
+def compact(index_dir: Where, merge: bool, as_json: bool) -> None:
     """Rewrite the index without deleted pages, in as few segments as possible."""
     from vsplade.search.index import Index
     from vsplade.store.writer import IndexWriter
 
-    before = Index.open(index_dir).statistics()
-    with IndexWriter(index_dir) as writer:
+    folder = folder_of(index_dir, "compact")
+    before = Index.open(folder).statistics()
+    with IndexWriter(folder) as writer:
         if merge:
             writer.merge()
         else:
             writer.compact()
-    after = Index.open(index_dir).statistics()
+    after = Index.open(folder).statistics()
     if as_json:
         print_json({"before": before, "after": after})
     else:
@@ -358,11 +361,11 @@ def compact(index_dir: Path, merge: bool, as_json: bool) -> None:
 @click.command()
 @index_option
 @json_option
-def stats(index_dir: Path, as_json: bool) -> None:
+def stats(index_dir: Where, as_json: bool) -> None:
     """Tell what an index holds, how large it is, and which encoder made it."""
-    from vsplade.search.index import Index
+    from vsplade.search.open_index import open_index
 
-    index = Index.open(index_dir)
+    index = open_index(index_dir)
     facts = {
         "index": str(index_dir),
         "encoder": index.identity.name,

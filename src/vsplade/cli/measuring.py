@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vsplade.backends.address import Where
 from vsplade.cli.common import (
+    INDEX,
     encoder_option,
     json_option,
     note,
@@ -47,6 +49,14 @@ NEW_FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
 @click.option("--qrels", type=FILE, metavar="FILE", help="The judgements of --queries.")
 @click.option("--words-only", is_flag=True, help="Leave out what pages are about: judge their words alone.")
 @click.option("--keep-vectors", type=NEW_FILE, metavar="FILE", help="Keep the page vectors for later runs.")
+@click.option(
+    "--index",
+    "where",
+    type=INDEX,
+    metavar="DIR",
+    help="Put the pages into this new index, a folder or another engine's address, and search there. "
+    "Default: a temporary folder.",
+)
 @click.option("-k", "k", type=click.IntRange(min=1), default=100, show_default=True, help="Results a query.")
 @workers_option
 @click.option("--run", "run_file", type=NEW_FILE, metavar="FILE", help="Write the results as a TREC run.")
@@ -107,6 +117,7 @@ def evaluate(
     qrels: Path | None,
     words_only: bool,
     keep_vectors: Path | None,
+    where: Where | None,
     k: int,
     workers: int | None,
     run_file: Path | None,
@@ -148,6 +159,7 @@ def evaluate(
             progress=update,
             keep_vectors=keep_vectors,
             words_only=words_only,
+            where=where,
         )
     joined = None
     if fuse or fuse_with:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vsplade.backends.address import Where
 from vsplade.cli.common import (
+    INDEX,
     encoder_option,
     filter_option,
     indexes_option,
@@ -23,7 +25,7 @@ from vsplade.errors import InputError
 
 if TYPE_CHECKING:
     from vsplade.search.hits import Hit
-    from vsplade.search.index import Index
+    from vsplade.search.page_index import PageIndex
 
 
 @click.command()
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--fuse-with",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=INDEX,
     multiple=True,
     metavar="DIR",
     help="Join with the results of another index of the same pages. May be given several times.",
@@ -111,12 +113,12 @@ if TYPE_CHECKING:
 @json_option
 def search(
     query: str,
-    index_dirs: tuple[Path, ...],
+    index_dirs: tuple[Where, ...],
     k: int,
     filters: tuple[str, ...],
     two_stage: int | None,
     fuse: bool,
-    fuse_with: tuple[Path, ...],
+    fuse_with: tuple[Where, ...],
     weights: str | None,
     fusion: str,
     rerank: str | None,
@@ -136,9 +138,9 @@ def search(
     -- before a query that begins with -.
     """
     from vsplade.encode import load_encoder
-    from vsplade.search.index import Index
+    from vsplade.search.open_index import open_index
 
-    index = Index.open(index_dirs, encoder=load_encoder(encoder) if encoder else None)
+    index = open_index(index_dirs, encoder=load_encoder(encoder) if encoder else None)
     joined = Joined(fuse, fuse_with, weights, fusion)
     asked = Asked(query, filters, max(k, rerank_depth) if rerank else k, min_score, words_only)
     hits = find(index, asked, joined, two_stage)
@@ -171,7 +173,7 @@ class Joined:
     """Which rankings are joined, and how."""
 
     text_layers: bool
-    others: tuple[Path, ...]
+    others: tuple[Where, ...]
     weights: str | None
     method: str
 
@@ -179,7 +181,7 @@ class Joined:
         return bool(self.text_layers or self.others)
 
 
-def find(index: Index, asked: Asked, joined: Joined, two_stage: int | None) -> Sequence[Hit]:
+def find(index: PageIndex, asked: Asked, joined: Joined, two_stage: int | None) -> Sequence[Hit]:
     """The hits, by one search: exact, joined, or in two stages."""
     from vsplade.search.two_stage import TwoStage
 
@@ -199,15 +201,15 @@ def find(index: Index, asked: Asked, joined: Joined, two_stage: int | None) -> S
     )
 
 
-def fused_hits(index: Index, asked: Asked, joined: Joined) -> Sequence[Hit]:
+def fused_hits(index: PageIndex, asked: Asked, joined: Joined) -> Sequence[Hit]:
     """The index, its text layers where asked for, and other indexes, as one ranking."""
     from vsplade.search.fused_search import READER_AND_TEXT, fused_search, text_layer, whole
-    from vsplade.search.index import Index
+    from vsplade.search.open_index import open_index
 
     sources = [whole(index, asked.words_only)]
     if joined.text_layers:
         sources.append(text_layer(index))
-    sources += [whole(Index.open(folder), asked.words_only) for folder in joined.others]
+    sources += [whole(open_index(folder), asked.words_only) for folder in joined.others]
     known = joined.weights is None and not joined.others
     shares = READER_AND_TEXT if known else parse_weights(joined.weights)
     return fused_search(sources, asked.query, asked.k, shares, joined.method, asked.filters)

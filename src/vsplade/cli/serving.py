@@ -9,7 +9,17 @@ from pathlib import Path
 
 import click
 
-from vsplade.cli.common import index_option, json_option, note, password_options, print_json, printable, say
+from vsplade.backends.address import Where
+from vsplade.cli.common import (
+    folder_of,
+    index_option,
+    json_option,
+    note,
+    password_options,
+    print_json,
+    printable,
+    say,
+)
 from vsplade.errors import InputError, MissingExtraError
 
 
@@ -63,7 +73,7 @@ from vsplade.errors import InputError, MissingExtraError
 @password_options
 @json_option
 def serve(
-    index_dir: Path,
+    index_dir: Where,
     host: str,
     port: int,
     workers: int | None,
@@ -87,11 +97,12 @@ def serve(
 
     keys = read_keys(key_file)
     check_exposure(host, keys)
-    begin_index(index_dir, encoder, read_only)
+    folder = folder_of(index_dir, "serve")
+    begin_index(folder, encoder, read_only)
     limits = ServeLimits(upload_bytes=max_upload) if max_upload else ServeLimits()
     settings = Settings(
-        index_dir=str(index_dir.resolve()),
-        uploads=str((uploads or default_uploads(index_dir)).resolve()),
+        index_dir=str(folder.resolve()),
+        uploads=str((uploads or default_uploads(folder)).resolve()),
         roots=tuple(str(root.resolve()) for root in roots),
         keys=keys,
         hosts=hosts,
@@ -112,7 +123,7 @@ def serve(
 @index_option
 @password_options
 @click.option("--json", "as_json", is_flag=True, help="Has no effect: the protocol itself is JSON.")
-def mcp(index_dir: Path, as_json: bool) -> None:
+def mcp(index_dir: Where, as_json: bool) -> None:
     """Let assistants search an index: a Model Context Protocol server on standard input and output."""
     from vsplade.serve.mcp import make_server
 

@@ -14,7 +14,7 @@ from vsplade.errors import InputError, VspladeError
 
 if TYPE_CHECKING:
     from vsplade.search.hits import Hit
-    from vsplade.search.index import Index
+    from vsplade.search.page_index import PageIndex
     from vsplade.types import QueryWord, TermMatch, WordMatch
 
 BAR = 40
@@ -22,7 +22,7 @@ BAR = 40
 
 
 def document(
-    index: Index, query: str, filters: Sequence[str], hits: Sequence[Hit], snippets: bool
+    index: PageIndex, query: str, filters: Sequence[str], hits: Sequence[Hit], snippets: bool
 ) -> dict[str, object]:
     """What ``--json`` prints."""
     return {
@@ -34,7 +34,7 @@ def document(
 
 
 def print_hits(
-    index: Index, query: str, filters: tuple[str, ...], hits: Sequence[Hit], explain: bool, snippets: bool
+    index: PageIndex, query: str, filters: tuple[str, ...], hits: Sequence[Hit], explain: bool, snippets: bool
 ) -> None:
     from vsplade.search.summary import what_is_missing
 
@@ -97,13 +97,13 @@ def snippet_line(hit: Hit) -> str:
     return "".join([*parts, printable(snippet.text[place:])])
 
 
-def why_nothing(index: Index, query: str, filters: tuple[str, ...]) -> str:
+def why_nothing(index: PageIndex, query: str, filters: tuple[str, ...]) -> str:
     """What to do about a search without results."""
     from vsplade.search import summary
 
     said = printable(summary.why_nothing(index, query, filters))
     if not index.pages:
-        return f"{said} Add some: vsplade index PATH --index {printable(str(index.folders[0]))}"
+        return f"{said} Add some: vsplade index PATH --index {printable(str(index.places[0]))}"
     return f"{said} What was indexed is told by: vsplade stats" if said.startswith("Nothing") else said
 
 

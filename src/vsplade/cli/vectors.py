@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from vsplade.backends.address import Where
 from vsplade.cli.common import (
     SOME_FAILED,
     Command,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("seismic", "anserini", "ciff")
 """As ``results.exports`` has them; repeated here so that ``--help`` need not import it. A test compares."""
+ENGINE_FORMATS = ("opensearch", "opensearch-sparse", "vespa")
+"""Out only, in a folder with a schema and the pages."""
 PARQUET = "parquet"
 """Out and in, in a folder of shards."""
 
@@ -266,19 +269,34 @@ class EncodedPages:
 
 @click.command()
 @index_option
-@click.option("--output", required=True, metavar="FILE", help="The file to write; of parquet the folder.")
-@click.option("--format", "form", type=click.Choice((*FORMATS, PARQUET)), required=True, help="Of the file.")
+@click.option(
+    "--output",
+    required=True,
+    metavar="FILE",
+    help="The file to write; of opensearch, opensearch-sparse, vespa and parquet a new folder.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice((*FORMATS, *ENGINE_FORMATS, PARQUET)),
+    required=True,
+    help="Of the file.",
+)
 @to_whole_numbers
 @json_option
-def export(index_dir: Path, output: str, form: str, scale: float, as_json: bool) -> None:
+def export(index_dir: Where, output: str, form: str, scale: float, as_json: bool) -> None:
     """Write the vectors of an index in another engine's format."""
-    from vsplade.search.index import Index
+    from vsplade.search.open_index import open_index
 
-    index = Index.open(index_dir)
+    index = open_index(index_dir)
     if form == PARQUET:
         from vsplade.exchange.parquet_index import export_parquet
 
         pages = export_parquet(index, output)
+    elif form in ENGINE_FORMATS:
+        from vsplade.exchange.engine_files import export_engine_files
+
+        pages = export_engine_files(index, Path(output), form, scale)
     else:
         from vsplade.exchange.vector_files import export_vectors
 
@@ -299,7 +317,7 @@ def export(index_dir: Path, output: str, form: str, scale: float, as_json: bool)
 @encoder_option
 @json_option
 def import_command(
-    source: str, index_dir: Path, form: str, scale: float, encoder: str | None, as_json: bool
+    source: str, index_dir: Where, form: str, scale: float, encoder: str | None, as_json: bool
 ) -> None:
     """Add vectors from FILE (or from every .json and .jsonl file of a folder) to an index.
 
@@ -316,24 +334,22 @@ def import_command(
         say(f"Added {count(pages, 'vector')} to {printable(str(index_dir))}.")
 
 
-def _add_vectors(source: Path, index_dir: Path, form: str, scale: float, encoder: str | None) -> int:
-    from vsplade.encode import load_encoder
+def _add_vectors(source: Path, index_dir: Where, form: str, scale: float, encoder: str | None) -> int:
+    from vsplade.backends.open_writer import named_encoder, open_writer
+    from vsplade.encode import load_encoder, load_index_encoder
     from vsplade.exchange.vector_files import read_pages
-    from vsplade.search.index import Index
-    from vsplade.store import manifest
-    from vsplade.store.writer import IndexWriter
 
-    known = encoder is None and manifest.exists(index_dir)
-    chosen = Index.open(index_dir).encoder if known else load_encoder(encoder)
+    name = named_encoder(index_dir) if encoder is None else None
+    chosen = load_encoder(encoder) if name is None else load_index_encoder(name, index_dir)
     pages = 0
-    with IndexWriter(index_dir, chosen) as writer:
+    with open_writer(index_dir, chosen) as writer:
         for page in read_pages(source, chosen.vocabulary, form, scale):
             writer.add(page.id, page.vector, page.metadata)
             pages += 1
     return pages
 
 
-def add_parquet(source: str, index_dir: Path, encoder: str | None) -> int:
+def add_parquet(source: str, index_dir: Where, encoder: str | None) -> int:
     """The pages of a folder of shards into an index; says so when the run that wrote them is not finished."""
     from vsplade.exchange.parquet_index import import_parquet
 

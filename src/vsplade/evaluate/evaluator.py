@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from vsplade.backends.address import Where
+from vsplade.backends.open_writer import open_writer
 from vsplade.encode import load_encoder
 from vsplade.encode.text import TextEncoder, TextOptions
 from vsplade.errors import InputError
@@ -18,9 +20,8 @@ from vsplade.evaluate.encoding import encode_files
 from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.evaluate.measures import PerQuery, active_terms, averages, flops, per_query
 from vsplade.evaluate.runs import Run
-from vsplade.search.index import Index
+from vsplade.search.open_index import open_index
 from vsplade.store.identity import EncoderIdentity
-from vsplade.store.writer import IndexWriter
 from vsplade.types import Encoder, SparseVector
 
 Json = dict[str, object]
@@ -83,13 +84,15 @@ def evaluate_dataset(
     progress: Callable[[int, int], None] | None = None,
     keep_vectors: str | Path | None = None,
     words_only: bool = False,
+    where: Where | None = None,
 ) -> EvalReport:
     """Measure an encoder on a folder (see ``evaluate.dataset`` for the layout).
 
     Pages come from the folder's files; or as ready ``vectors``; or as ``texts`` (a jsonl of ``_id`` and
     ``text``, or a mapping) that an encoder with ``encode_text`` turns into vectors: BM25 over OCR output or
     captions. ``progress`` is called with (files done, files in all). ``keep_vectors`` saves what was encoded,
-    for later calls with ``vectors``. ``words_only`` leaves out what pages are about.
+    for later calls with ``vectors``. ``words_only`` leaves out what pages are about. ``where`` is the folder
+    or the address of the index that is made; left out, a temporary folder.
     """
     if k < 1:
         raise InputError(f"k must be at least 1, not {k}.")
@@ -113,28 +116,31 @@ def evaluate_dataset(
     _check_same_pages(dataset, vectors)
     if words_only:
         vectors = replace(vectors, windows=())
-    return _judge(dataset, chosen, vectors, k, seconds, notes)
+    return _judge(dataset, chosen, vectors, k, seconds, notes, where)
 
 
 def search_queries(
-    dataset: Dataset, encoder: Encoder, vectors: PageVectors, k: int
+    dataset: Dataset, encoder: Encoder, vectors: PageVectors, k: int, where: Where | None = None
 ) -> tuple[Run, list[SparseVector], list[float]]:
-    """The judged queries through a real index in a temporary folder: run, query vectors, seconds a query."""
+    """The judged queries through a real index, in a temporary folder unless ``where`` names another place:
+    run, query vectors, seconds a query."""
     run: Run = {}
     query_vectors: list[SparseVector] = []
     seconds: list[float] = []
     with tempfile.TemporaryDirectory(prefix="vsplade-eval-") as folder:
-        with IndexWriter(folder, EncoderIdentity.of(encoder)) as writer:
+        place = folder if where is None else where
+        with open_writer(place, EncoderIdentity.of(encoder)) as writer:
+            if writer.pages:
+                raise InputError(f"{where}: there are pages in this index. Name one that does not exist yet.")
             for page, vector in vectors.items():
                 writer.add(page, vector)
-        index = Index.open(folder, encoder)
+        index = open_index(place, encoder)
         for query in dataset.judged:
             start = time.perf_counter()
             vector = index.encode_query(dataset.queries[query])
-            (ranking,) = index.rank([vector], k)
-            pages = index.page_ids(ranking)
+            hits = index.search(vector, k)
             seconds.append(time.perf_counter() - start)
-            run[query] = dict(zip(pages, ranking.scores.tolist(), strict=True))
+            run[query] = {hit.id: hit.score for hit in hits}
             query_vectors.append(vector)
     return run, query_vectors, seconds
 
@@ -191,9 +197,15 @@ def _check_same_pages(dataset: Dataset, vectors: PageVectors) -> None:
 
 
 def _judge(
-    dataset: Dataset, encoder: Encoder, vectors: PageVectors, k: int, seconds: float | None, notes: list[str]
+    dataset: Dataset,
+    encoder: Encoder,
+    vectors: PageVectors,
+    k: int,
+    seconds: float | None,
+    notes: list[str],
+    where: Where | None,
 ) -> EvalReport:
-    run, query_vectors, times = search_queries(dataset, encoder, vectors, k)
+    run, query_vectors, times = search_queries(dataset, encoder, vectors, k, where)
     values = per_query(dataset.qrels, run)
     _note_oddities(dataset, query_vectors, k, notes)
     milliseconds = np.array(times) * 1000

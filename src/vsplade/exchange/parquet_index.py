@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vsplade.backends.address import Where
+from vsplade.backends.open_writer import named_encoder, open_writer
 from vsplade.encode import load_encoder, load_index_encoder
 from vsplade.errors import InputError, ModelMismatchError, VspladeError
 from vsplade.exchange.shard_folder import FINISHED, STATE, ShardFolder
-from vsplade.search.index import Index
-from vsplade.store import manifest
+from vsplade.search.open_index import open_index
+from vsplade.search.page_index import PageIndex
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.segment import StoredPage, hash_id
-from vsplade.store.snapshot import Snapshot
-from vsplade.store.writer import IndexWriter
 
 SHARD_PAGES, SHARD_BYTES = 8192, 64 << 20
 """A shard of an export has at most so many pages, and about so many bytes."""
@@ -28,7 +27,7 @@ _DONE = "shard:"
 Tell = Callable[[int, int], None]
 
 
-def export_parquet(index: Index, where: str | os.PathLike[str]) -> int:
+def export_parquet(index: PageIndex, where: str | os.PathLike[str]) -> int:
     """Every live page, in page order; returns how many. A folder that holds shards already is refused."""
     folder = ShardFolder(where)
     if folder.names():
@@ -42,10 +41,7 @@ def export_parquet(index: Index, where: str | os.PathLike[str]) -> int:
         written, size = written + 1, 0
         buffered.clear()
 
-    for segment, place in index.commit.live_pages():
-        page = StoredPage(
-            segment.id(place), segment.vector(place), segment.metadata(place), segment.thumbnail(place)
-        )
+    for page in index.stored_pages():
         buffered.append(page)
         size += 6 * len(page.vector) + len(page.thumbnail) + 512
         if len(buffered) >= SHARD_PAGES or size >= SHARD_BYTES:
@@ -59,7 +55,7 @@ def export_parquet(index: Index, where: str | os.PathLike[str]) -> int:
 
 def import_parquet(
     where: str | os.PathLike[str],
-    index_dir: str | Path,
+    index_dir: Where,
     encoder: str | None = None,
     tell: Tell = lambda done, total: None,
 ) -> tuple[int, bool]:
@@ -76,9 +72,10 @@ def import_parquet(
             f"{folder.where}/{strays[0]}: this shard is not finished: the run that wrote it died, or is "
             "still at work. Run the same `vsplade encode` again, then this command."
         )
-    total = _check_ids(folder, Path(index_dir))
-    wanted = _identity(folder, Path(index_dir), encoder)
-    with IndexWriter(index_dir, wanted) as writer:
+    present = open_index(index_dir) if named_encoder(index_dir) is not None else None
+    total = _check_ids(folder, present)
+    wanted = _identity(folder, index_dir, encoder) if present is None else _same(folder, present)
+    with open_writer(index_dir, wanted) as writer:
         added, uncommitted = 0, 0
         for shard in folder.shards():
             shard.check(wanted)
@@ -109,13 +106,17 @@ def _state(folder: ShardFolder) -> dict[str, Any]:
     return {key: value for key, value in state.items() if not key.startswith(_DONE)}
 
 
-def _identity(folder: ShardFolder, index_dir: Path, encoder: str | None) -> EncoderIdentity:
-    """Of the index that is there; else of the first shard, with the query weights of that encoder where it is
-    on this machine (an index can be built without it)."""
+def _same(folder: ShardFolder, present: PageIndex) -> EncoderIdentity:
+    """Of the index that is there."""
     first = next(iter(folder.shards())).identity
-    if manifest.exists(index_dir):
-        check_encoder(index_dir, EncoderIdentity.named_by(manifest.load(index_dir)), first)
-        return first
+    check_encoder(present.where, present.identity, first)
+    return first
+
+
+def _identity(folder: ShardFolder, index_dir: Where, encoder: str | None) -> EncoderIdentity:
+    """Of the first shard, with the query weights of that encoder where it is on this machine (an index can be
+    built without it)."""
+    first = next(iter(folder.shards())).identity
     try:
         chosen = load_encoder(encoder) if encoder else load_index_encoder(first.name, index_dir)
     except VspladeError:
@@ -133,10 +134,9 @@ def _identity(folder: ShardFolder, index_dir: Path, encoder: str | None) -> Enco
     return identity
 
 
-def _check_ids(folder: ShardFolder, index_dir: Path) -> int:
+def _check_ids(folder: ShardFolder, present: PageIndex | None) -> int:
     """Before anything is written: every shard can be opened, no id stands twice, and none would replace a
     page of another file. By hash, so that ten million ids take 80 MB. Returns the number of pages."""
-    present = Snapshot.load(index_dir) if manifest.exists(index_dir) else None
     hashes: list[np.ndarray[Any, Any]] = []
     for shard in folder.shards():
         ids = list(shard.ids())
@@ -164,17 +164,16 @@ def _named(folder: ShardFolder, wanted: set[int]) -> Iterator[tuple[str, str]]:
                 yield page_id, shard.name
 
 
-def _check_owner(present: Snapshot, ids: list[str], name: str, folder: ShardFolder) -> None:
-    found = present.find(ids)
+def _check_owner(present: PageIndex, ids: list[str], name: str, folder: ShardFolder) -> None:
+    found = present.known(ids)
     if not found:
         return
     fresh = next(shard for shard in folder.shards() if shard.name == name)
     for page in fresh.pages():
         if page.id in found:
-            segment, place = present.locate(found[page.id])
-            old = segment.metadata(place).get("path")
+            old = found[page.id].get("path")
             if old != page.metadata.get("path"):
                 raise InputError(
-                    f"{name}: the id {page.id!r} is of {page.metadata.get('path')}, but {present.folder} has "
+                    f"{name}: the id {page.id!r} is of {page.metadata.get('path')}, but {present.where} has "
                     f"it for {old}. Nothing was added. Import into a new index, and search both."
                 )

@@ -14,8 +14,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
-from pathlib import Path
 
+from vsplade.backends.address import Where, is_address
+from vsplade.backends.open_writer import named_encoder, open_writer
 from vsplade.encode.legibility import is_text_legible
 from vsplade.errors import InputError, PageError, VspladeError
 from vsplade.ingest.hashing import Content, Hasher
@@ -36,7 +37,7 @@ from vsplade.pages import (
     render_for,
 )
 from vsplade.store.manifest import JsonValue
-from vsplade.store.writer import IndexWriter
+from vsplade.store.page_writer import PageWriter
 from vsplade.types import Encoder, Json, Metadata, Page, PageVector, SparseVector
 
 PROBLEM = "problem:"
@@ -47,7 +48,7 @@ OWN_KEYS = ("path", "doc_id", "page_num", "pages", "width", "height", "hash")
 
 def index_paths(
     paths: Iterable[str | os.PathLike[str]],
-    index_dir: str | Path,
+    index_dir: Where,
     encoder: str | Encoder | None = None,
     *,
     prune: bool = False,
@@ -73,11 +74,11 @@ def index_paths(
         raise InputError("Commits must be at least one page and more than zero seconds apart.")
     started = time.monotonic()
     given = list(paths)
-    found = discover(given, exclude=[index_dir])
+    found = discover(given, exclude=[] if is_address(index_dir) else [index_dir])
     if not found.files and not prune:
         raise InputError(_why_no_files(given, found.problems, index_dir))
-    chosen = _load_encoder(encoder, Path(index_dir))
-    with closing(IndexWriter(index_dir, chosen)) as writer, show_progress(progress) as update:
+    chosen = _load_encoder(encoder, index_dir)
+    with closing(open_writer(index_dir, chosen)) as writer, show_progress(progress) as update:
         job = _Job(writer, chosen, metadata, commit_pages, commit_seconds, update if progress else None)
         job.follow_moves(found.files, limits or Limits())
         missing = job.prune(found.problems) if prune else set()
@@ -87,7 +88,7 @@ def index_paths(
 
 
 def _why_no_files(
-    given: Iterable[str | os.PathLike[str]], problems: list[FileProblem], index_dir: str | Path
+    given: Iterable[str | os.PathLike[str]], problems: list[FileProblem], index_dir: Where
 ) -> str:
     if problems:
         return f"{problems[0].path} {problems[0].reason}."
@@ -96,15 +97,13 @@ def _why_no_files(
     return "There are no pages in the paths given."
 
 
-def _load_encoder(encoder: str | Encoder | None, index_dir: Path) -> Encoder:
+def _load_encoder(encoder: str | Encoder | None, index_dir: Where) -> Encoder:
     if encoder is not None and not isinstance(encoder, str):
         return encoder
     from vsplade.encode import load_encoder, load_index_encoder
-    from vsplade.store import manifest
 
-    if encoder is None and manifest.exists(index_dir):
-        return load_index_encoder(manifest.load(index_dir).encoder, index_dir)
-    return load_encoder(encoder)
+    name = named_encoder(index_dir) if encoder is None else None
+    return load_encoder(encoder) if name is None else load_index_encoder(name, index_dir)
 
 
 class _Job:
@@ -112,7 +111,7 @@ class _Job:
 
     def __init__(
         self,
-        writer: IndexWriter,
+        writer: PageWriter,
         encoder: Encoder,
         metadata: Metadata | Callable[[str], Metadata] | None,
         commit_pages: int,

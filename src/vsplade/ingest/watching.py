@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
+from vsplade.backends.address import Where, is_address
 from vsplade.errors import IndexLockedError, InputError
 from vsplade.ingest.job import index_paths
 from vsplade.ingest.report import IngestReport
@@ -22,7 +22,7 @@ State = dict[str, tuple[int, int]]
 
 def watch(
     paths: Sequence[str],
-    index_dir: str | Path,
+    index_dir: Where,
     encoder: str | Encoder | None,
     tell: Callable[[IngestReport], None],
     every: float = EVERY_SECONDS,
@@ -50,10 +50,10 @@ def watch(
         time.sleep(every)
 
 
-def look(paths: Sequence[str], index_dir: str | Path) -> State:
+def look(paths: Sequence[str], index_dir: Where) -> State:
     """Size and time of every file."""
     found: State = {}
-    for path in discover(paths, exclude=[index_dir]).files:
+    for path in discover(paths, exclude=[] if is_address(index_dir) else [index_dir]).files:
         try:
             state = os.stat(path)
         except OSError:

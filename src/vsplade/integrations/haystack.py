@@ -12,7 +12,8 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("The Haystack retriever", "haystack") from error
 
 from vsplade.integrations.hit_content import page_metadata, page_text
-from vsplade.search.index import Index
+from vsplade.search.open_index import open_index
+from vsplade.search.page_index import PageIndex
 from vsplade.search.summary import summarise
 
 
@@ -31,7 +32,7 @@ class VspladeRetriever:
     ) -> None:
         self.index_dir, self.top_k, self.filter = index_dir, top_k, filter
         self.whole_page, self.images, self.words_only = whole_page, images, words_only
-        self._index: Index | None = None
+        self._index: PageIndex | None = None
 
     @component.output_types(documents=list[Document], words=dict[str, str], notes=list[str], message=str)
     def run(
@@ -41,7 +42,7 @@ class VspladeRetriever:
         understood, and a ``message`` where words or pages are missing.
         """
         if self._index is None:
-            self._index = Index.open(self.index_dir)
+            self._index = open_index(self.index_dir)
         self._index.refresh()
         wanted = filter or self.filter
         hits = self._index.search(query, top_k or self.top_k, wanted, words_only=self.words_only)

@@ -15,7 +15,8 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("The LangChain retriever", "langchain") from error
 
 from vsplade.integrations.hit_content import page_metadata, page_text
-from vsplade.search.index import Index
+from vsplade.search.open_index import open_index
+from vsplade.search.page_index import PageIndex
 
 
 class VspladeRetriever(BaseRetriever):
@@ -30,13 +31,13 @@ class VspladeRetriever(BaseRetriever):
     """Put each page's picture into the metadata, as base64 PNG."""
     words_only: bool = False
     """Find pages by their words alone, and not by what they are about."""
-    _index: Index | None = PrivateAttr(default=None)
+    _index: PageIndex | None = PrivateAttr(default=None)
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
         if self._index is None:
-            self._index = Index.open(self.index_dir)
+            self._index = open_index(self.index_dir)
         self._index.refresh()
         return [
             Document(

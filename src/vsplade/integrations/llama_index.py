@@ -14,7 +14,7 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("The LlamaIndex retriever", "llama-index") from error
 
 from vsplade.integrations.hit_content import page_metadata, page_text
-from vsplade.search.index import Index
+from vsplade.search.open_index import open_index
 
 
 class VspladeRetriever(BaseRetriever):
@@ -30,7 +30,7 @@ class VspladeRetriever(BaseRetriever):
         images: bool = False,
         words_only: bool = False,
     ) -> None:
-        self._index = Index.open(index_dir)
+        self._index = open_index(index_dir)
         self._words_only = words_only
         self._k, self._filter, self._whole_page, self._images = k, filter, whole_page, images
         super().__init__()

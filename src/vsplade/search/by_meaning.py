@@ -17,7 +17,7 @@ decide.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,19 @@ def trust(matched: float, covered: float) -> float:
     """
     doubt = DOUBT - MATCHED * matched - COVERED * covered
     return LEAST_TRUST + MOST_TRUST / (1 + math.exp(-doubt))
+
+
+def meaning_weight(
+    query: SparseVector, vocabulary: int, best: float | None, covered: Callable[[SparseVector], float]
+) -> float:
+    """What a cosine counts for, beside scores by words. ``best`` is the best of those, None without any;
+    ``covered`` tells the largest sum of these weights over the words that one of the best pages has."""
+    single = query.terms < vocabulary
+    asked = SparseVector(query.terms[single], query.weights[single])
+    total = float(asked.weights.sum(dtype=np.float64))
+    if not total:
+        return 1.0
+    return total * (trust(0, 0) if best is None else trust(best / total, covered(asked) / total))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +156,10 @@ class MeaningEngine:
         return Ranking(numbers[best], scores[best].astype(np.float32), meaning=weight)
 
     def _weight(self, query: SparseVector, words: Ranking, vocabulary: int) -> float:
-        """What a cosine counts for, beside scores by words."""
-        single = query.terms < vocabulary
-        asked = SparseVector(query.terms[single], query.weights[single])
-        total = float(asked.weights.sum(dtype=np.float64))
-        if not total:
-            return 1.0
-        if not len(words):
-            return total * trust(0, 0)
-        covered = self._word_scores(asked, words.numbers[:LOOKED_AT], how_often=False)
-        return total * trust(float(words.scores[0]) / total, float(covered.max()) / total)
+        def covered(asked: SparseVector) -> float:
+            return float(self._word_scores(asked, words.numbers[:LOOKED_AT], how_often=False).max())
+
+        return meaning_weight(query, vocabulary, float(words.scores[0]) if len(words) else None, covered)
 
     def _word_scores(
         self, query: SparseVector, numbers: NDArray[np.int64], how_often: bool = True

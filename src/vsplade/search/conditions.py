@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vsplade.search.syntax import ParsedQuery
 from vsplade.search.word_lookup import holding
 from vsplade.store.segment import Segment
-from vsplade.types import Encoder, QueryWord, SparseVector, TermStatistics, WordEncoder
+from vsplade.types import FOUND, Encoder, QueryWord, SparseVector, TermStatistics, WordEncoder
 
 NO_ORDER = (
     "The encoder {name!r} does not keep the order of words: pages that hold all words of a phrase are found."
@@ -29,6 +29,12 @@ class Conditions:
 
     def __bool__(self) -> bool:
         return bool(self.must or self.must_not)
+
+    def allows(self, page: Mapping[int, int]) -> bool:
+        """Whether a page with these ``weight_bits`` may be found."""
+        return all(word.on(page) == FOUND for word in self.must) and not any(
+            word.on(page) == FOUND for word in self.must_not
+        )
 
     def mask(self, segment: Segment) -> NDArray[np.bool_]:
         """The pages of a segment that may be found."""

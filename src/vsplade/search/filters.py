@@ -136,6 +136,10 @@ class Filter:
     def __bool__(self) -> bool:
         return bool(self.conditions)
 
+    def allows(self, metadata: Mapping[str, Any]) -> bool:
+        """Whether a page with these metadata may be found."""
+        return all(condition.allows(metadata.get(condition.key)) for condition in self.conditions)
+
     def mask(self, segment: Segment) -> NDArray[np.bool_]:
         """The pages of a segment that may be found."""
         mask = np.ones(segment.pages, dtype=bool)

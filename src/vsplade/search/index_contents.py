@@ -17,6 +17,7 @@ from vsplade.search.page_index import FilterLike, PageIndex
 from vsplade.store import verify
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import JsonValue
+from vsplade.store.segment import StoredPage
 from vsplade.store.several import load_commit
 from vsplade.store.snapshot import Snapshot
 from vsplade.types import Encoder, Metadata, SparseVector
@@ -36,6 +37,10 @@ class IndexContents(PageIndex):
         self._choice = checked_engine(engine)
         self._budget = WorkBudget()
         self._use(load_commit(self.folders))
+
+    @property
+    def places(self) -> Sequence[Path | str]:
+        return self.folders
 
     @property
     def folder(self) -> Path:
@@ -138,6 +143,13 @@ class IndexContents(PageIndex):
         return (
             (segment.id(page), segment.vector(page)) for segment, page in self._view.snapshot.live_pages()
         )
+
+    def stored_pages(self) -> Iterator[StoredPage]:
+        return (segment.stored(page) for segment, page in self._view.snapshot.live_pages())
+
+    def known(self, ids: Sequence[str]) -> dict[str, Metadata]:
+        found = self._view.snapshot.find(ids)
+        return {id: self._view.snapshot.metadata(number) for id, number in found.items()}
 
     def pages_with_metadata(self) -> Iterator[tuple[str, SparseVector, Metadata]]:
         """Every live page's id, vector and metadata, in page order."""

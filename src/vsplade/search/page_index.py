@@ -21,6 +21,8 @@ from vsplade.search.query_plan import Ranking, checked_query
 from vsplade.search.syntax import has_operators, parse
 from vsplade.search.two_stage import TwoStage
 from vsplade.store.identity import EncoderIdentity, check_encoder
+from vsplade.store.manifest import JsonValue
+from vsplade.store.segment import StoredPage
 from vsplade.types import (
     Encoder,
     MeaningEncoder,
@@ -47,6 +49,11 @@ class PageIndex(ABC):
     def __init__(self, encoder: Encoder | None) -> None:
         self._encoder = encoder
         self._nameless = False
+
+    @property
+    def places(self) -> Sequence[Path | str]:
+        """Several where several indexes are read as one."""
+        return (self.where,)
 
     # -- what it is -----------------------------------------------------------------------------------
 
@@ -77,6 +84,10 @@ class PageIndex(ABC):
     @abstractmethod
     def document_frequency(self, terms: NDArray[np.uint32]) -> NDArray[np.int64]:
         """Number of live pages that have each term; 0 for terms beyond the vocabulary."""
+
+    @abstractmethod
+    def state(self, prefix: str = "") -> dict[str, JsonValue]:
+        """What a job kept with ``PageWriter.set_state``, as of this commit."""
 
     @abstractmethod
     def statistics(self) -> dict[str, int | float]:
@@ -119,6 +130,14 @@ class PageIndex(ABC):
     @abstractmethod
     def pages_with_metadata(self) -> Iterator[tuple[str, SparseVector, Metadata]]:
         """Every live page's id, vector and metadata, in page order."""
+
+    @abstractmethod
+    def stored_pages(self) -> Iterator[StoredPage]:
+        """All that is kept of every live page, in page order."""
+
+    @abstractmethod
+    def known(self, ids: Sequence[str]) -> dict[str, Metadata]:
+        """The metadata of those of these pages that are there."""
 
     def vectors(self) -> Iterator[tuple[str, SparseVector]]:
         """Every live page's id and vector, in page order."""

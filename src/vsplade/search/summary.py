@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vsplade.search.hits import Hit
-from vsplade.search.index import Index
-from vsplade.search.page_index import FilterLike
+from vsplade.search.page_index import FilterLike, PageIndex
 from vsplade.types import FOUND, WordMatch
 
 
@@ -23,7 +22,7 @@ class Summary:
     """Empty where every word was found."""
 
 
-def summarise(index: Index, query: str, hits: Sequence[Hit], filters: FilterLike = None) -> Summary:
+def summarise(index: PageIndex, query: str, hits: Sequence[Hit], filters: FilterLike = None) -> Summary:
     words = index.look_up(query, filters)
     message = what_is_missing(words) if hits else why_nothing(index, query, filters)
     return Summary(tuple(words), tuple(index.notes(query)), message)
@@ -42,7 +41,7 @@ def what_is_missing(words: Sequence[WordMatch]) -> str:
     return f"No page holds {' or '.join(missing)}. Pages with the other words:"
 
 
-def why_nothing(index: Index, query: str, filters: FilterLike = None) -> str:
+def why_nothing(index: PageIndex, query: str, filters: FilterLike = None) -> str:
     """Why a search has no results, and what to do about it."""
     if not index.pages:
         return "The index holds no pages yet."

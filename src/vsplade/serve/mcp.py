@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 from vsplade.errors import InputError, MissingExtraError, VspladeError
@@ -17,7 +16,9 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("vsplade mcp", "mcp") from error
 
-from vsplade.search.index import Index
+from vsplade.backends.address import Where
+from vsplade.search.open_index import open_index
+from vsplade.search.page_index import PageIndex
 from vsplade.search.page_view import draw_marks, place_of, shared_sight
 from vsplade.search.summary import summarise, word_facts
 
@@ -25,9 +26,9 @@ MOST_HITS = 50
 IMAGE_EDGE = 1400
 
 
-def make_server(index_dir: str | Path) -> MCPServer:
+def make_server(index_dir: Where) -> MCPServer:
     """Tools over one index: search, the text of a page, the picture of a page."""
-    index = Index.open(index_dir)
+    index = open_index(index_dir)
     server = MCPServer(
         "vsplade",
         instructions="Search scanned pages, slides and PDFs. `search` finds pages by the words on them; "
@@ -80,7 +81,9 @@ def make_server(index_dir: str | Path) -> MCPServer:
     return server
 
 
-def _search(index: Index, query: str, k: int, filters: list[str] | None, words_only: bool) -> dict[str, Any]:
+def _search(
+    index: PageIndex, query: str, k: int, filters: list[str] | None, words_only: bool
+) -> dict[str, Any]:
     index.refresh()
     with _told():
         hits = index.search(query, k, filters, words_only=words_only)
@@ -121,7 +124,7 @@ def _snippet(hit: Any) -> str:
     return text
 
 
-def _place(index: Index, page_id: str) -> tuple[str, int]:
+def _place(index: PageIndex, page_id: str) -> tuple[str, int]:
     index.refresh()
     if page_id not in index:
         raise InputError(f"There is no page {page_id!r} in this index; `search` gives the ids.")

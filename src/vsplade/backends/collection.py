@@ -1,0 +1,139 @@
+"""What a collection on an outside engine must do to hold an index.
+
+An engine may find more pages than were asked for where its conditions cannot say it exactly. The caller looks
+at each page that comes back, so that every engine gives the same results.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol, TypeVar
+
+from vsplade.store.durable import to_bytes
+from vsplade.store.manifest import JsonValue
+from vsplade.types import Direction, SparseVector
+
+FORMAT = 1
+"""Of what is kept on an engine; another number is refused."""
+MANIFEST = "manifest"
+"""The record that makes a collection an index: whose vectors these are, and the number of the commit."""
+
+
+def key_of(page_id: str) -> str:
+    """A page's key on an engine: of one length, whatever its id holds."""
+    return str(uuid.UUID(bytes=hashlib.blake2b(to_bytes(page_id), digest_size=16).digest()))
+
+
+Item = TypeVar("Item")
+
+
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """All that is kept of a page."""
+
+    id: str
+    place: int
+    """Orders pages as they were last added."""
+    vector: SparseVector
+    metadata: dict[str, Any]
+    thumbnail: bytes = b""
+
+    @property
+    def key(self) -> str:
+        return key_of(self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A page that a search brought, and its score."""
+
+    key: str
+    id: str
+    place: int
+    metadata: Mapping[str, Any]
+    score: float = 0.0
+
+
+class MetadataCondition(Protocol):
+    """What ``search.filters.Condition`` is."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def operator(self) -> str: ...
+
+    @property
+    def value(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """Which pages may be found. What an engine cannot express it leaves out: it then finds more."""
+
+    conditions: tuple[MetadataCondition, ...] = ()
+    holding: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    """Each: a page has all terms of at least one of these sets."""
+    among: tuple[str, ...] | None = None
+    """Only pages of these keys; None: all."""
+
+
+class Collection(Protocol):
+    """Pages, windows and records of one index on an engine."""
+
+    where: str
+    """The address, as errors name it."""
+    most_results: int
+    """That one search may ask for."""
+    serves_processes: bool
+    """Whether several processes may have it open at once."""
+
+    def exists(self) -> bool: ...
+
+    def create(self) -> None:
+        """What is missing of the collection; nothing that is there is changed."""
+        ...
+
+    def put(self, rows: Sequence[Row]) -> None:
+        """Add pages, or replace those of the same key. May be repeated."""
+        ...
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Unknown keys are no error."""
+        ...
+
+    def fetch(self, keys: Sequence[str], thumbnails: bool = False) -> dict[str, Row]: ...
+
+    def briefs(self, narrowing: Narrowing) -> Iterator[Found]:
+        """All pages, in no order, without their vectors."""
+        ...
+
+    def count(self, narrowing: Narrowing) -> int: ...
+
+    def search(self, queries: Sequence[SparseVector], k: int, narrowing: Narrowing) -> list[list[Found]]:
+        """The ``k`` pages with the largest inner products, which are their scores."""
+        ...
+
+    def nearest(self, direction: Direction, k: int, narrowing: Narrowing) -> list[Found]:
+        """The ``k`` pages whose best window is nearest; the score is its cosine."""
+        ...
+
+    def records(self, prefix: str) -> dict[str, JsonValue]: ...
+
+    def record(self, name: str) -> JsonValue: ...
+
+    def write_records(self, changes: Mapping[str, JsonValue]) -> None:
+        """None removes a record."""
+        ...
+
+    def close(self) -> None: ...

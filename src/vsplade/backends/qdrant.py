@@ -1,0 +1,273 @@
+"""An index on Qdrant: a server or cluster, or the engine within this process."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from vsplade.backends.address import Address
+from vsplade.backends.collection import Found, Narrowing, Row, batched
+from vsplade.backends.milvus_filter import for_filters
+from vsplade.backends.near_windows import joined_windows, nearest_pages
+from vsplade.backends.qdrant_filter import make_filter
+from vsplade.store.manifest import JsonValue
+from vsplade.types import Direction, SparseVector, Windows
+
+MOST_RESULTS = 1 << 20
+"""That one search may ask for. Qdrant has no limit of its own."""
+BATCH = 256
+WINDOWS, RECORDS = "_windows", "_records"
+WORDS, MEANING = "words", "direction"
+"""Names of the vectors."""
+BRIEF = ("id", "place")
+
+Sparse = tuple[list[int], list[float]]
+Point = tuple[str, dict[str, Sparse | list[float]], dict[str, Any]]
+"""Id, vectors by name, payload."""
+
+
+class Store(Protocol):
+    """What is needed of Qdrant, once by its client and once by the engine in this process."""
+
+    models: Any
+    """The classes of filters."""
+
+    def exists(self, name: str) -> bool: ...
+
+    def create(self, name: str, sparse: bool, dimensions: int, indexed: Mapping[str, str]) -> None: ...
+
+    def upsert(self, name: str, points: Sequence[Point]) -> None: ...
+
+    def delete(self, name: str, ids: Sequence[str]) -> None: ...
+
+    def delete_where(self, name: str, filter: Any) -> None: ...
+
+    def retrieve(
+        self, name: str, ids: Sequence[str], payload: Sequence[str], vectors: bool
+    ) -> list[Point]: ...
+
+    def scroll(self, name: str, filter: Any, payload: Sequence[str], vectors: bool) -> Iterator[Point]: ...
+
+    def count(self, name: str, filter: Any) -> int: ...
+
+    def query(
+        self,
+        name: str,
+        using: str,
+        vectors: Sequence[Sparse | list[float]],
+        k: int,
+        filter: Any,
+        payload: Sequence[str],
+    ) -> list[list[tuple[str, float, dict[str, Any]]]]:
+        """Ids, scores and payloads, for each query."""
+        ...
+
+    def flush(self) -> None:
+        """What was written so far is on disk."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class QdrantCollection:
+    most_results = MOST_RESULTS
+
+    def __init__(self, address: Address, store: Store) -> None:
+        self.where, self._store = str(address), store
+        self.serves_processes = address.path is None
+        self._pages = address.collection
+        self._windows, self._records = address.collection + WINDOWS, address.collection + RECORDS
+        names = (self._pages, self._windows, self._records)
+        self._there = {name for name in names if store.exists(name)}
+
+    def close(self) -> None:
+        self._store.close()
+
+    # -- pages ----------------------------------------------------------------------------------------
+
+    def exists(self) -> bool:
+        return self._pages in self._there and self._records in self._there
+
+    def create(self) -> None:
+        if self._pages not in self._there:
+            self._store.create(self._pages, True, 0, {"terms": "integer", "metadata.doc_id": "keyword"})
+        if self._records not in self._there:
+            self._store.create(self._records, True, 0, {})
+        self._there |= {self._pages, self._records}
+
+    def put(self, rows: Sequence[Row]) -> None:
+        points = [_page_point(row) for row in rows]
+        windows = [point for row in rows for point in _window_points(row)]
+        if windows and self._windows not in self._there:
+            dimensions = len(windows[0][1][MEANING])
+            self._store.create(self._windows, False, dimensions, {"page_key": "keyword"})
+            self._there.add(self._windows)
+        self._remove_windows([row.key for row in rows])
+        for batch in batched(windows, BATCH):
+            self._store.upsert(self._windows, batch)
+        for batch in batched(points, BATCH):
+            self._store.upsert(self._pages, batch)
+        self._store.flush()
+
+    def remove(self, keys: Sequence[str]) -> None:
+        for batch in batched(keys, BATCH):
+            self._store.delete(self._pages, batch)
+        self._remove_windows(keys)
+        self._store.flush()
+
+    def _remove_windows(self, keys: Sequence[str]) -> None:
+        if self._windows in self._there:
+            for batch in batched(keys, BATCH):
+                self._store.delete_where(
+                    self._windows, self._filter(Narrowing(among=tuple(batch)), "page_key")
+                )
+
+    def _filter(self, narrowing: Narrowing, page_key: str = "", terms: bool = True) -> Any:
+        return make_filter(self._store.models, narrowing, page_key, terms)
+
+    def fetch(self, keys: Sequence[str], thumbnails: bool = False) -> dict[str, Row]:
+        fields = (*BRIEF, "page", *(("thumbnail",) if thumbnails else ()))
+        found: dict[str, Row] = {}
+        for batch in batched(dict.fromkeys(keys), BATCH):
+            windows = self._windows_of(batch)
+            for key, vectors, payload in self._store.retrieve(self._pages, batch, fields, True):
+                found[key] = _row(vectors, payload, windows.get(key))
+        return found
+
+    def _windows_of(self, keys: Sequence[str]) -> dict[str, Windows]:
+        if self._windows not in self._there:
+            return {}
+        filter = self._filter(Narrowing(among=tuple(keys)), "page_key")
+        fields = ("page_key", "number", "cluster", "length")
+        return joined_windows(
+            [
+                (
+                    kept["page_key"],
+                    kept["number"],
+                    np.array(vectors[MEANING]) * kept["length"],
+                    kept["cluster"],
+                )
+                for _, vectors, kept in self._store.scroll(self._windows, filter, fields, True)
+            ]
+        )
+
+    def briefs(self, narrowing: Narrowing) -> Iterator[Found]:
+        points = self._store.scroll(self._pages, self._filter(narrowing), ("page", *BRIEF), False)
+        return (_found(key, payload, 0.0) for key, _, payload in points)
+
+    def count(self, narrowing: Narrowing) -> int:
+        return self._store.count(self._pages, self._filter(narrowing))
+
+    # -- search ---------------------------------------------------------------------------------------
+
+    def search(self, queries: Sequence[SparseVector], k: int, narrowing: Narrowing) -> list[list[Found]]:
+        vectors: list[Sparse | list[float]] = [
+            (query.terms.tolist(), query.weights.tolist()) for query in queries
+        ]
+        filter = self._filter(narrowing)
+        answers = self._store.query(self._pages, WORDS, vectors, k, filter, ("page", *BRIEF))
+        return [[_found(key, payload, score) for key, score, payload in answer] for answer in answers]
+
+    def nearest(self, direction: Direction, k: int, narrowing: Narrowing) -> list[Found]:
+        if self._windows not in self._there:
+            return []
+        filter = self._filter(narrowing, "page_key", terms=False)
+        asked: list[Sparse | list[float]] = [direction.vector.tolist()]
+
+        def find(limit: int) -> list[tuple[str, float]]:
+            (found,) = self._store.query(self._windows, MEANING, asked, limit, filter, ("page_key",))
+            return [(payload["page_key"], score) for _, score, payload in found]
+
+        chosen = nearest_pages(find, k, narrowing, MOST_RESULTS)
+        points = self._store.retrieve(self._pages, list(chosen), ("page", *BRIEF), False) if chosen else []
+        pages = {key: payload for key, _, payload in points}
+        return [_found(key, pages[key], cosine) for key, cosine in chosen.items() if key in pages]
+
+    # -- records --------------------------------------------------------------------------------------
+
+    def records(self, prefix: str) -> dict[str, JsonValue]:
+        if self._records not in self._there:
+            return {}
+        points = self._store.scroll(self._records, None, ("record",), False)
+        found = (json.loads(payload["record"]) for _, _, payload in points)
+        return {name: value for name, value in found if name.startswith(prefix)}
+
+    def record(self, name: str) -> JsonValue:
+        if self._records not in self._there:
+            return None
+        for _, _, payload in self._store.retrieve(self._records, [_record_key(name)], ("record",), False):
+            value: JsonValue = json.loads(payload["record"])[1]
+            return value
+        return None
+
+    def write_records(self, changes: Mapping[str, JsonValue]) -> None:
+        points: list[Point] = [
+            (_record_key(name), {}, {"record": json.dumps([name, value])})
+            for name, value in changes.items()
+            if value is not None
+        ]
+        for batch in batched(points, BATCH):
+            self._store.upsert(self._records, batch)
+        gone = [_record_key(name) for name, value in changes.items() if value is None]
+        for keys in batched(gone, BATCH):
+            self._store.delete(self._records, keys)
+        self._store.flush()
+
+
+def _record_key(name: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(name)))
+
+
+def _page_point(row: Row) -> Point:
+    terms, weights = row.vector.terms.tolist(), row.vector.weights.tolist()
+    vectors: dict[str, Sparse | list[float]] = {WORDS: (terms, weights)} if terms else {}
+    payload = {
+        "id": json.dumps(row.id),
+        "place": row.place,
+        "page": json.dumps(row.metadata),
+        "metadata": for_filters(row.metadata),
+        "terms": terms,
+        "thumbnail": base64.b64encode(row.thumbnail).decode(),
+    }
+    return row.key, vectors, payload
+
+
+def _window_points(row: Row) -> Iterator[Point]:
+    windows = row.vector.meaning
+    if not isinstance(windows, Windows):
+        return
+    for number, (codes, cluster) in enumerate(zip(windows.codes, windows.clusters.tolist(), strict=True)):
+        direction = codes.astype(np.float64)
+        length = float(np.linalg.norm(direction))
+        payload = {
+            "page_key": row.key,
+            "number": number,
+            "cluster": cluster,
+            "length": length,
+            "metadata": for_filters(row.metadata),
+        }
+        yield (
+            str(uuid.uuid5(uuid.UUID(row.key), str(number))),
+            {MEANING: (direction / length).tolist()},
+            payload,
+        )
+
+
+def _found(key: str, payload: Mapping[str, Any], score: float) -> Found:
+    id, metadata = json.loads(payload["id"]), json.loads(payload["page"])
+    return Found(key, id, int(payload["place"]), metadata, float(score))
+
+
+def _row(vectors: Mapping[str, Any], payload: Mapping[str, Any], windows: Windows | None) -> Row:
+    terms, weights = vectors.get(WORDS, ([], []))
+    order = np.argsort(np.array(terms, np.int64))
+    vector = SparseVector(np.array(terms, np.uint32)[order], np.array(weights, np.float32)[order], windows)
+    thumbnail = base64.b64decode(payload.get("thumbnail") or "")
+    return Row(
+        json.loads(payload["id"]), int(payload["place"]), vector, json.loads(payload["page"]), thumbnail
+    )

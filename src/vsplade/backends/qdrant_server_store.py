@@ -1,0 +1,196 @@
+"""A Qdrant server or cluster, through ``qdrant-client``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from qdrant_client import QdrantClient, models
+from qdrant_client.common.client_exceptions import QdrantException
+from qdrant_client.http.exceptions import ApiException
+
+from vsplade.backends.address import TOKEN, Address
+from vsplade.backends.qdrant import MEANING, WORDS, Point, Sparse
+from vsplade.errors import EngineError
+
+SCROLL = 512
+SECONDS = 60
+OLDEST = (1, 13)
+
+
+def _range_of(operator: str, value: float) -> Any:
+    return models.Range(gte=value, lte=value) if operator == "eq" else models.Range(**{operator: value})
+
+
+MODELS = SimpleNamespace(
+    Filter=models.Filter,
+    FieldCondition=models.FieldCondition,
+    MatchValue=models.MatchValue,
+    MatchAny=models.MatchAny,
+    MatchPrefix=models.MatchPrefix,
+    has_ids=lambda keys: models.HasIdCondition(has_id=list(keys)),
+    range_of=_range_of,
+)
+
+
+class ServerStore:
+    models = MODELS
+
+    def __init__(self, address: Address, client: QdrantClient | None = None) -> None:
+        self._address, self._where = address, str(address)
+        self._client = client or QdrantClient(
+            url=address.url, api_key=address.token or None, timeout=SECONDS, check_compatibility=False
+        )
+        if client is None:
+            self._check_version()
+
+    def _check_version(self) -> None:
+        try:
+            version = str(self._client.info().version)
+        except Exception as error:
+            raise EngineError(
+                f"{self._where}: Qdrant cannot be reached ({_told(error)}). Is the server running, and is "
+                f"{TOKEN} its key?"
+            ) from error
+        check_version(version, self._where)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (ApiException, QdrantException, ValueError) as error:
+            raise EngineError(f"{self._where}: Qdrant answered with an error: {_told(error)}.") from error
+
+    def exists(self, name: str) -> bool:
+        with self._errors():
+            return bool(self._client.collection_exists(name))
+
+    def create(self, name: str, sparse: bool, dimensions: int, indexed: Mapping[str, str]) -> None:
+        words = {WORDS: models.SparseVectorParams()}
+        meaning = {
+            # Without a graph: every search looks at all windows, and is exact.
+            MEANING: models.VectorParams(
+                size=max(1, dimensions),
+                distance=models.Distance.DOT,
+                hnsw_config=models.HnswConfigDiff(m=0),
+            )
+        }
+        with self._errors():
+            self._client.create_collection(
+                name,
+                vectors_config={} if sparse else meaning,
+                sparse_vectors_config=words if sparse else None,
+                shard_number=self._address.shards,
+                replication_factor=self._address.replicas,
+                on_disk_payload=True,
+            )
+            for field, kind in indexed.items():
+                self._client.create_payload_index(name, field, field_schema=kind, wait=True)
+
+    def upsert(self, name: str, points: Sequence[Point]) -> None:
+        made = [
+            models.PointStruct(
+                id=key,
+                vector={
+                    using: models.SparseVector(indices=vector[0], values=vector[1])
+                    if isinstance(vector, tuple)
+                    else vector
+                    for using, vector in vectors.items()
+                },
+                payload=payload,
+            )
+            for key, vectors, payload in points
+        ]
+        with self._errors():
+            self._client.upsert(name, made, wait=True)
+
+    def delete(self, name: str, ids: Sequence[str]) -> None:
+        with self._errors():
+            self._client.delete(name, models.PointIdsList(points=list(ids)), wait=True)
+
+    def delete_where(self, name: str, filter: Any) -> None:
+        with self._errors():
+            self._client.delete(name, models.FilterSelector(filter=filter), wait=True)
+
+    def retrieve(self, name: str, ids: Sequence[str], payload: Sequence[str], vectors: bool) -> list[Point]:
+        with self._errors():
+            records = self._client.retrieve(name, list(ids), with_payload=list(payload), with_vectors=vectors)
+        return [_point(record) for record in records]
+
+    def scroll(self, name: str, filter: Any, payload: Sequence[str], vectors: bool) -> Iterator[Point]:
+        offset = None
+        while True:
+            with self._errors():
+                records, offset = self._client.scroll(
+                    name, filter, SCROLL, offset=offset, with_payload=list(payload), with_vectors=vectors
+                )
+            yield from map(_point, records)
+            if offset is None:
+                return
+
+    def count(self, name: str, filter: Any) -> int:
+        with self._errors():
+            return int(self._client.count(name, filter, exact=True).count)
+
+    def query(
+        self,
+        name: str,
+        using: str,
+        vectors: Sequence[Sparse | list[float]],
+        k: int,
+        filter: Any,
+        payload: Sequence[str],
+    ) -> list[list[tuple[str, float, dict[str, Any]]]]:
+        requests = [
+            models.QueryRequest(
+                query=models.SparseVector(indices=vector[0], values=vector[1])
+                if isinstance(vector, tuple)
+                else vector,
+                using=using,
+                limit=k,
+                filter=filter,
+                params=models.SearchParams(exact=True),
+                with_payload=list(payload),
+            )
+            for vector in vectors
+        ]
+        with self._errors():
+            answers = self._client.query_batch_points(name, requests)
+        return [
+            [(str(point.id), point.score, point.payload or {}) for point in answer.points]
+            for answer in answers
+        ]
+
+    def flush(self) -> None:
+        """Every write waits until it is applied."""
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def check_version(version: str, where: str) -> None:
+    numbers = re.search(r"(\d+)\.(\d+)", version)
+    if numbers is None or (int(numbers[1]), int(numbers[2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise EngineError(
+            f"{where}: this is Qdrant {version}; {oldest} or newer is needed. Nothing was changed."
+        )
+
+
+def _told(error: Exception) -> str:
+    return " ".join(str(error).split())[:300].rstrip(".")
+
+
+def _point(record: Any) -> Point:
+    vectors = record.vector if isinstance(record.vector, dict) else {}
+    return (
+        str(record.id),
+        {
+            name: (vector.indices, vector.values) if isinstance(vector, models.SparseVector) else vector
+            for name, vector in vectors.items()
+        },
+        record.payload or {},
+    )

@@ -1,0 +1,252 @@
+"""An index on an outside engine, as its users see it: what ``Index`` is for a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.backends.address import parse_address
+from vsplade.backends.collection import Found, Narrowing, Row, batched, key_of
+from vsplade.backends.collection_writer import STATE, read_manifest, stored_identity, stored_page
+from vsplade.backends.connect import connect
+from vsplade.errors import InputError
+from vsplade.search.by_meaning import DEPTH
+from vsplade.search.collection_search import Allowed, by_words, weight_of_meaning, with_meaning
+from vsplade.search.conditions import Conditions
+from vsplade.search.filters import Filter
+from vsplade.search.hits import Hits
+from vsplade.search.page_index import FilterLike, PageIndex, Query
+from vsplade.search.query_plan import Ranking, checked_top
+from vsplade.search.two_stage import TwoStage
+from vsplade.store.identity import EncoderIdentity, check_encoder
+from vsplade.store.manifest import JsonValue
+from vsplade.store.segment import StoredPage
+from vsplade.types import FOUND, IN_PART, NOT_FOUND, Encoder, Metadata, QueryWord, SparseVector, WordMatch
+
+READ_AT_ONCE = 200
+"""Pages whose vectors are read in one request."""
+
+
+class FoundPages:
+    """The pages of one answer, by their place in it; vectors are read when first asked for, all at once."""
+
+    def __init__(self, index: CollectionIndex, pages: Sequence[Found]) -> None:
+        self._index, self._pages = index, pages
+        self._rows: dict[str, Row] | None = None
+
+    def ids(self, numbers: NDArray[np.int64]) -> list[str]:
+        return [self._pages[number].id for number in numbers.tolist()]
+
+    def metadata(self, number: int) -> Metadata:
+        return self._pages[number].metadata
+
+    def vector(self, number: int) -> SparseVector:
+        if self._rows is None:
+            self._rows = self._index.rows([page.key for page in self._pages])
+        page = self._pages[number]
+        if page.key not in self._rows:
+            raise InputError(f"{self._index.where}: the page {page.id!r} was removed meanwhile.")
+        return self._rows[page.key].vector
+
+
+class CollectionIndex(PageIndex):
+    """Reads what is there at the moment: an engine shows pages as they are written. ``generation`` is that
+    of the last ``refresh``.
+    """
+
+    def __init__(self, address: str, encoder: Encoder | None = None) -> None:
+        super().__init__(encoder)
+        self._collection = connect(parse_address(address))
+        self.where = self._collection.where
+        try:
+            self._use(read_manifest(self._collection))
+        except BaseException:
+            self._collection.close()
+            raise
+
+    def _use(self, manifest: dict[str, Any]) -> None:
+        if self._encoder is not None:
+            check_encoder(self.where, stored_identity(manifest), EncoderIdentity.of(self._encoder))
+        self._manifest = manifest
+        self._count = lru_cache(maxsize=1 << 16)(self._collection.count)
+
+    def close(self) -> None:
+        self._collection.close()
+
+    # -- what it is -----------------------------------------------------------------------------------
+
+    @property
+    def serves_processes(self) -> bool:
+        """Whether several processes may have it open at once."""
+        return self._collection.serves_processes
+
+    @property
+    def pages(self) -> int:
+        return self._count(Narrowing())
+
+    @property
+    def generation(self) -> int:
+        return int(self._manifest["generation"])
+
+    @property
+    def commit(self) -> object:
+        return self._manifest
+
+    @property
+    def identity(self) -> EncoderIdentity:
+        return stored_identity(self._manifest)
+
+    def refresh(self) -> bool:
+        newest = read_manifest(self._collection)
+        changed = newest != self._manifest
+        if changed:
+            self._use(newest)
+        return changed
+
+    def document_frequency(self, terms: NDArray[np.uint32]) -> NDArray[np.int64]:
+        counts = [self._count(Narrowing(holding=(((term,),),))) for term in np.asarray(terms).tolist()]
+        return np.array(counts, dtype=np.int64)
+
+    def state(self, prefix: str = "") -> dict[str, JsonValue]:
+        stored = self._collection.records(STATE + prefix)
+        return {name.removeprefix(STATE): value for name, value in stored.items()}
+
+    def statistics(self) -> dict[str, int | float]:
+        return {"pages": self.pages}
+
+    # -- pages ----------------------------------------------------------------------------------------
+
+    def rows(self, keys: Sequence[str], thumbnails: bool = False) -> dict[str, Row]:
+        return self._collection.fetch(keys, thumbnails)
+
+    def _row(self, id: str, thumbnails: bool = False) -> Row:
+        key = key_of(id)
+        rows = self.rows([key], thumbnails)
+        if key not in rows:
+            raise InputError(f"{self.where}: there is no page {id!r} in this index.")
+        return rows[key]
+
+    def _in_order(self, filter: Filter) -> list[Found]:
+        pages = self._collection.briefs(Narrowing(filter.conditions))
+        return sorted((page for page in pages if filter.allows(page.metadata)), key=lambda page: page.place)
+
+    def ids(self, filter: FilterLike = None) -> Iterator[str]:
+        return (page.id for page in self._in_order(Filter.of(filter)))
+
+    def __contains__(self, id: object) -> bool:
+        return isinstance(id, str) and self._collection.count(Narrowing(among=(key_of(id),))) > 0
+
+    def metadata(self, id: str) -> Metadata:
+        for page in self._collection.briefs(Narrowing(among=(key_of(id),))):
+            return page.metadata
+        raise InputError(f"{self.where}: there is no page {id!r} in this index.")
+
+    def metadata_keys(self) -> list[str]:
+        """Those that any page ever had."""
+        return sorted(self._manifest["keys"])
+
+    def vector(self, id: str) -> SparseVector:
+        return self._row(id).vector
+
+    def thumbnail(self, id: str) -> bytes | None:
+        return self._row(id, thumbnails=True).thumbnail or None
+
+    def pages_with_metadata(self) -> Iterator[tuple[str, SparseVector, Metadata]]:
+        return ((page.id, page.vector, page.metadata) for page in self._stored(thumbnails=False))
+
+    def stored_pages(self) -> Iterator[StoredPage]:
+        return (stored_page(row) for row in self._stored(thumbnails=True))
+
+    def _stored(self, thumbnails: bool) -> Iterator[Row]:
+        for batch in batched(self._in_order(Filter()), READ_AT_ONCE):
+            rows = self.rows([page.key for page in batch], thumbnails)
+            yield from (rows[page.key] for page in batch if page.key in rows)
+
+    def known(self, ids: Sequence[str]) -> dict[str, Metadata]:
+        found: dict[str, Metadata] = {}
+        for batch in batched(map(key_of, ids), READ_AT_ONCE):
+            pages = self._collection.briefs(Narrowing(among=tuple(batch)))
+            found |= {page.id: page.metadata for page in pages}
+        return found
+
+    # -- search ---------------------------------------------------------------------------------------
+
+    def search_batch(
+        self,
+        queries: Sequence[Query],
+        k: int = 10,
+        filter: FilterLike = None,
+        two_stage: TwoStage | None = None,
+        threads: int = 1,
+        min_score: float = 0.0,
+        where: str | None = None,
+        words_only: bool = False,
+    ) -> list[Hits]:
+        """``search`` for each query; those without conditions in one request."""
+        if two_stage is not None:
+            raise InputError(f"{self.where}: two-stage search is there only for indexes in a folder.")
+        k, chosen = self._checked_top(k), Filter.of(filter)
+        encode = self._encode_words if words_only else self.encode_query
+        vectors = [encode(query) for query in queries]
+        wanted = [self._conditions(query if where is None else where) for query in queries]
+        plain = [place for place, conditions in enumerate(wanted) if not conditions]
+        depth = max(k, DEPTH) if any(vector.meaning is not None for vector in vectors) else k
+        together = by_words(self._collection, [vectors[place] for place in plain], depth, Allowed(chosen))
+        words = dict(zip(plain, together, strict=True))
+        answers = []
+        for place, (query, vector) in enumerate(zip(queries, vectors, strict=True)):
+            allowed = Allowed(chosen, wanted[place])
+            found = words.get(place)
+            if found is None:
+                (found,) = by_words(self._collection, [vector], depth, allowed)
+            pages, weight = with_meaning(self._collection, vector, found, k, allowed)
+            answers.append(self._hits(query, vector, pages, weight, min_score))
+        return answers
+
+    def _checked_top(self, k: int) -> int:
+        if k > self._collection.most_results:
+            raise InputError(
+                f"{self.where}: this engine gives at most {self._collection.most_results:,} results, "
+                f"not {k:,}."
+            )
+        return checked_top(k)
+
+    def _hits(
+        self, query: Query, vector: SparseVector, pages: Sequence[Found], weight: float, min_score: float
+    ) -> Hits:
+        scores = np.array([page.score for page in pages], np.float32)
+        ranking = Ranking(np.arange(len(pages)), scores, meaning=weight).at_least(min_score)
+        return Hits(self._answered(FoundPages(self, pages), query, vector, ranking), ranking)
+
+    def _meaning_weight(self, query: SparseVector) -> float:
+        if query.meaning is None:
+            return 0.0
+        (words,) = by_words(self._collection, [query], DEPTH, Allowed())
+        return weight_of_meaning(self._collection, query, words)
+
+    def look_up(self, query: Query, filter: FilterLike = None) -> list[WordMatch]:
+        chosen = Filter.of(filter)
+        return [WordMatch(word.typed, self._status(word, chosen)) for word in self.query_words(query)]
+
+    def _status(self, word: QueryWord, filter: Filter) -> str:
+        if word.wholes and self._any_page(Allowed(filter, Conditions(must=(word,)))):
+            return FOUND
+        parts = tuple((term,) for term in word.parts)
+        narrowing = Narrowing(filter.conditions, (parts,) if parts else ())
+        if not parts:
+            return NOT_FOUND
+        if not filter:
+            return IN_PART if self._count(narrowing) else NOT_FOUND
+        found = any(filter.allows(page.metadata) for page in self._collection.briefs(narrowing))
+        return IN_PART if found else NOT_FOUND
+
+    def _any_page(self, allowed: Allowed) -> bool:
+        pages = self._collection.briefs(allowed.narrowing)
+        return any(allowed.check(self._collection, batch) for batch in batched(pages, READ_AT_ONCE))
+
+    def warm_up(self) -> None:
+        self.encode_query("warm up")

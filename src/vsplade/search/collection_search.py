@@ -1,0 +1,148 @@
+"""Exact search in a collection of an outside engine: words, conditions, meaning.
+
+The engine ranks; what it cannot check (a phrase, ``-word``, some filters) is checked here, page by page, and
+more pages are asked for until enough of them pass.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from vsplade.backends.collection import Collection, Found, Narrowing
+from vsplade.errors import VspladeWarning
+from vsplade.search.by_meaning import DEPTH, LOOKED_AT, meaning_weight
+from vsplade.search.conditions import Conditions
+from vsplade.search.filters import Filter
+from vsplade.types import Direction, QueryWord, SparseVector
+
+AT_ONCE = 64
+"""Queries of one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Which pages may be found: by their metadata, and by their words."""
+
+    filter: Filter = field(default_factory=Filter)
+    words: Conditions = field(default_factory=Conditions)
+
+    @property
+    def narrowing(self) -> Narrowing:
+        holding = tuple(_wholes(word) for word in self.words.must)
+        return Narrowing(self.filter.conditions, holding)
+
+    def check(self, collection: Collection, pages: Sequence[Found]) -> list[Found]:
+        """Those that may be found."""
+        passed = [page for page in pages if self.filter.allows(page.metadata)] if self.filter else list(pages)
+        if not self.words or not passed:
+            return passed
+        rows = collection.fetch([page.key for page in passed])
+        return [
+            page
+            for page in passed
+            if page.key in rows and self.words.allows(rows[page.key].vector.weight_bits())
+        ]
+
+
+def _wholes(word: QueryWord) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(evidence.term for evidence in whole) for whole in word.wholes)
+
+
+def by_words(
+    collection: Collection, queries: Sequence[SparseVector], k: int, allowed: Allowed
+) -> list[list[Found]]:
+    """The ``k`` best pages for each query, equal scores in page order."""
+    answers: list[list[Found]] = [[] for _ in queries]
+    asked = [place for place, query in enumerate(queries) if len(query)]
+    for start in range(0, len(asked), AT_ONCE):
+        places = asked[start : start + AT_ONCE]
+        vectors = [queries[place] for place in places]
+        found = collection.search(vectors, k, allowed.narrowing)
+        for place, pages in zip(places, found, strict=True):
+            answers[place] = _enough(collection, queries[place], k, allowed, pages)
+    return answers
+
+
+def _enough(
+    collection: Collection, query: SparseVector, k: int, allowed: Allowed, pages: list[Found]
+) -> list[Found]:
+    """Asks for more where too few of the first ``k`` pass."""
+    limit = k
+    while True:
+        passed = allowed.check(collection, [page for page in pages if page.score > 0])
+        if len(passed) >= k or len(pages) < limit:
+            break
+        if limit >= collection.most_results:
+            warnings.warn(
+                f"{collection.where}: the best {limit:,} pages were looked at, which is all that the engine "
+                f"gives; {len(passed):,} of them pass the conditions.",
+                VspladeWarning,
+                stacklevel=2,
+            )
+            break
+        limit = min(4 * limit, collection.most_results)
+        (pages,) = collection.search([query], limit, allowed.narrowing)
+    return ordered(passed)[:k]
+
+
+def ordered(pages: Sequence[Found]) -> list[Found]:
+    return sorted(pages, key=lambda page: (-page.score, page.place))
+
+
+def with_meaning(
+    collection: Collection, query: SparseVector, words: Sequence[Found], k: int, allowed: Allowed
+) -> tuple[list[Found], float]:
+    """As ``MeaningEngine.join``: the ``k`` best by words and meaning together, and the weight of meaning.
+
+    ``words`` are the best pages by words, at least ``DEPTH`` of them where there are so many.
+    """
+    direction = query.meaning
+    if not isinstance(direction, Direction):
+        return list(words[:k]), 0.0
+    weight = weight_of_meaning(collection, query, words)
+    known = {page.key: page for page in words}
+    near = nearest(collection, direction, max(k, DEPTH), allowed)
+    cosines = {page.key: page.score for page in near}
+    unscored = tuple(key for key in known if key not in cosines)
+    if unscored:
+        found = collection.nearest(direction, len(unscored), Narrowing(among=unscored))
+        cosines |= {page.key: page.score for page in found}
+    new = {page.key: page for page in near if page.key not in known}
+    scores = {key: page.score for key, page in known.items()}
+    if new and len(query):
+        (found,) = collection.search([query], len(new), Narrowing(among=tuple(new)))
+        scores |= {page.key: page.score for page in found}
+    joined = [
+        replace(page, score=scores.get(key, 0.0) + weight * max(0.0, cosines.get(key, 0.0)))
+        for key, page in {**known, **new}.items()
+    ]
+    return [page for page in ordered(joined)[:k] if page.score > 0], weight
+
+
+def weight_of_meaning(collection: Collection, query: SparseVector, words: Sequence[Found]) -> float:
+    """``words`` are the best pages by words."""
+
+    def covered(asked: SparseVector) -> float:
+        rows = collection.fetch([page.key for page in words[:LOOKED_AT]])
+        held = (asked.weights[np.isin(asked.terms, row.vector.terms)] for row in rows.values())
+        return max((float(weights.sum(dtype=np.float64)) for weights in held), default=0.0)
+
+    direction = query.meaning
+    if not isinstance(direction, Direction):
+        return 0.0
+    return meaning_weight(query, direction.vocabulary, words[0].score if words else None, covered)
+
+
+def nearest(collection: Collection, direction: Direction, k: int, allowed: Allowed) -> list[Found]:
+    """The ``k`` nearest pages that may be found."""
+    limit = k
+    while True:
+        pages = collection.nearest(direction, limit, allowed.narrowing)
+        passed = allowed.check(collection, pages)
+        if len(passed) >= k or len(pages) < limit or limit >= collection.most_results:
+            return passed[:k]
+        limit = min(4 * limit, collection.most_results)
