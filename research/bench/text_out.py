@@ -93,7 +93,17 @@ def pages_of(folder: Path, count: int, drawn: Path, seed: int) -> dict[Path, str
         sys.exit(f"{folder} holds no PDFs, and no images/ with one of {', '.join(REFERENCES)}.")
     texts = read_page_texts(given)
     files = [file for file in dataset.files if texts.get(file.stem, "").strip()]
-    return {file: texts[file.stem] for file in rng.sample(files, min(count, len(files)))}
+    chosen = rng.sample(files, min(count, len(files)))
+    return {_as_png(file, drawn): texts[file.stem] for file in chosen}
+
+
+def _as_png(file: Path, drawn: Path) -> Path:
+    """Not every build of Tesseract reads WebP."""
+    from PIL import Image
+
+    target = drawn / f"{file.stem}.png"
+    Image.open(file).save(target)
+    return target
 
 
 def _draw(pdfs: list[Path], count: int, drawn: Path, rng: random.Random) -> Iterable[tuple[Path, str]]:
@@ -116,9 +126,12 @@ def _draw(pdfs: list[Path], count: int, drawn: Path, rng: random.Random) -> Iter
 
 
 def vsplade_text() -> Callable[[Path], str]:
-    import vsplade
+    """Without the process that opens files, which takes longer to start than a page to read."""
+    from PIL import Image
 
-    return lambda page: "\n\n".join(reading.text for reading in vsplade.read(page))
+    from vsplade.reading.read_files import read_picture
+
+    return lambda page: "\n\n".join(block.text for block in read_picture(Image.open(page).convert("L"))[0])
 
 
 ENGINES: dict[str, Callable[[], Callable[[Path], str]]] = {

@@ -11,9 +11,8 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
-from vsplade.cli.vectors import ENGINE_FORMATS
 from vsplade.errors import InputError
-from vsplade.exchange.engine_files import FORMATS, export_engine_files
+from vsplade.exchange.engine_files import export_engine_files
 from vsplade.search.index import Index
 from vsplade.store.identity import EncoderIdentity
 from vsplade.store.writer import IndexWriter
@@ -98,7 +97,3 @@ def test_a_folder_with_files_is_refused(index: Index, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Export into a new one"):
         export_engine_files(index, tmp_path / "out", "vespa", 100)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
-
-
-def test_formats_are_those_of_the_command() -> None:
-    assert ENGINE_FORMATS == FORMATS

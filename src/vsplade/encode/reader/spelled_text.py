@@ -9,6 +9,7 @@ Blocks whose lines stand at the same heights and are short are a table, and are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +29,7 @@ from vsplade.encode.reader.page_text import (
     find_blocks,
     surest,
 )
-from vsplade.encode.tokenizer import LONG_WORD, Tokenizer
+from vsplade.encode.tokenizer import LONG_WORD, LONGEST_PIECE, Tokenizer
 
 if TYPE_CHECKING:
     from vsplade.encode.reader.detect import Cells
@@ -55,6 +56,22 @@ SURE, FEWEST_SURE = 0.7, 3
 """Words that tell how wide the type is: how sure, and how many."""
 UNREAD = "…"
 """Stands for digits or letters that are there and were not read."""
+MISSING_DIGITS, MISSING_LETTERS = 0.75, 2.5
+"""More than so many, by the width that is printed."""
+RIGHT = {
+    "whole": (
+        (0.26, 0.36, 0.47, 0.56, 0.66, 0.76, 0.85, 0.94, 1),
+        (0.28, 0.3, 0.72, 0.74, 0.92, 0.98, 0.985, 0.995, 1),
+    ),
+    "short": (
+        (0.25, 0.35, 0.45, 0.55, 0.65, 0.76, 0.86, 0.94, 1),
+        (0.33, 0.4, 0.45, 0.73, 0.88, 0.94, 0.97, 0.985, 1),
+    ),
+    "spelled": ((0.14, 0.24, 0.55), (0.04, 0.21, 0.26)),
+}
+"""How often words are right, by the chance of their doubtful piece: words that are one term, those of one or
+two characters, and those that are spelled from pieces. Counted on report pages (docs/model-card.md).
+"""
 CELL_WORDS = 3
 """Words in a table's cell, in most of them."""
 ALIGNED, AT_ONE_HEIGHT = 0.7, 0.35
@@ -103,14 +120,26 @@ class SpelledText(PageText):
         terms = [int(term) for term in pieces.term[rows]]
         each = sum(self._width[term] for term in terms) / sum(len(self._letters[term]) for term in terms)
         expected = wide / each / pieces.scale
-        if len(terms) == 3 and expected < LONG_WORD - 0.6:
-            terms = [terms[0], terms[2]]  # only long words have a middle
+        if len(terms) > 2:  # a word has one middle, and only a long one has
+            middle = max(rows[1:-1], key=lambda row: float(pieces.chance[row]))
+            between = [int(pieces.term[middle])] if expected >= LONG_WORD - 0.6 else []
+            terms = [terms[0], *between, terms[-1]]
         word = self._at_length(terms, expected)
         first, last = self._letters[terms[0]], self._letters[terms[-1]]
         if len(terms) != 2 or word != first + last:
             return word
-        missing = expected - len(word)
-        return f"{first}{UNREAD}{last}" if missing > (0.75 if word.isdigit() else 1.5) else word
+        least = MISSING_DIGITS if word.isdigit() else MISSING_LETTERS
+        # capitals are wide: of a short word its width does not tell
+        certain = word.isdigit() or min(len(first), len(last)) >= LONGEST_PIECE - 1
+        return f"{first}{UNREAD}{last}" if certain and expected - len(word) > least else word
+
+    def _word(self, pieces: Pieces, rows: list[int], ratio: float) -> Word:
+        """With a certainty that says how often such words are right."""
+        word = super()._word(pieces, rows, ratio)
+        first, last = word.terms[0], word.terms[-1]
+        spelled = len(rows) > 1 or bool(self._went_on[first] or self._goes_on[last])
+        kind = "spelled" if spelled else "short" if self._count[first] <= 2 else "whole"
+        return replace(word, certainty=float(np.interp(word.certainty, *RIGHT[kind])))
 
     def _scale(
         self, term: NDArray[np.int64], chance: NDArray[np.float64], wide: NDArray[np.float64]
