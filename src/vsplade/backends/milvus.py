@@ -46,8 +46,6 @@ SECONDS, STARTING = 30.0, 20.0
 UNAVAILABLE = 2
 """Milvus' number of the error that no server answers."""
 BATCH = 500
-_NO_TERM = MAX_VOCABULARY
-"""The term of a page without any: some versions refuse empty vectors. No query asks for it."""
 STRONG = "Strong"
 """Reads see every write before them. Searches do not wait for that: see docs/scale-out.md."""
 
@@ -332,7 +330,8 @@ def _page_entity(row: Row) -> dict[str, Any]:
         "lists": int(has_lists(row.metadata)),
         "terms": terms if len(terms) <= MOST_TERMS else [ALL_TERMS],
         "thumbnail": thumbnail,
-        "vector": _as_dict(row.vector) or {_NO_TERM: 1.0},
+        # Some versions refuse empty vectors. No query asks for this term.
+        "vector": _as_dict(row.vector) or {MAX_VOCABULARY: 1.0},
     }
 
 
@@ -358,7 +357,7 @@ def _found(row: Mapping[str, Any], score: float) -> FoundRow:
 
 def _row(row: Mapping[str, Any], windows: Windows | None) -> Row:
     page = json.loads(row["page"])
-    weights = {int(term): weight for term, weight in row["vector"].items() if int(term) != _NO_TERM}
+    weights = {int(term): weight for term, weight in row["vector"].items() if int(term) != MAX_VOCABULARY}
     plain = SparseVector.from_dict(weights)
     vector = SparseVector(plain.terms, plain.weights, windows)
     thumbnail = base64.b64decode(row.get("thumbnail") or "")

@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import quote
 
 from vsplade.errors import InputError
-from vsplade.exchange import ENGINE_FORMATS
 from vsplade.exchange.vector_files import VectorSource
 from vsplade.store.durable import write_durably
 from vsplade.types import Metadata, SparseVector
