@@ -49,7 +49,7 @@ def test_a_path_bytes_and_a_picture(index: Index) -> None:
 def test_what_cannot_be_added(index: Index) -> None:
     with pytest.raises(InputError, match="id"):
         index.add(b"%PDF-")
-    with pytest.raises(InputError, match="neither a PDF nor a picture"):
+    with pytest.raises(InputError, match="no PDF, DjVu file or picture"):
         index.add(b"<svg/>", id="x")
     with pytest.raises(InputError, match="taken"):
         index.add(EXAMPLES / "table.pdf", metadata={"path": "x"})

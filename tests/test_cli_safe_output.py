@@ -61,7 +61,7 @@ def files(tmp_path: Path) -> Path:
     write_pdf(folder / f"{EVIL}.pdf", "turbine blade", "library")
     drawing().save(folder / "shown.png")
     (folder / f"{EVIL}broken.png").write_bytes(b"no picture")
-    (folder / f"{EVIL}other.docx").touch()
+    (folder / f"{EVIL}other.zip").touch()
     return folder
 
 

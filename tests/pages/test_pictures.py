@@ -198,8 +198,8 @@ def test_truncated_and_foreign_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.png").write_text("no picture at all")
     with pytest.raises(PageError, match="not a picture"):
         read(tmp_path / "text.png")
-    drawing().save(tmp_path / "bitmap.bmp")
-    (tmp_path / "bitmap.bmp").rename(tmp_path / "bitmap.png")
+    drawing().save(tmp_path / "bitmap.ppm")
+    (tmp_path / "bitmap.ppm").rename(tmp_path / "bitmap.png")
     with pytest.raises(PageError, match="not a picture"):
         read(tmp_path / "bitmap.png")
 
