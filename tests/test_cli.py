@@ -255,7 +255,9 @@ def test_export_to_ciff(index: Path, tmp_path: Path) -> None:
 
 def test_a_missing_choice_is_told_on_one_line() -> None:
     said = vsplade("import", "x.jsonl", "--index", "i", code=2).stderr
-    assert said.splitlines()[0].endswith("Choose from: seismic, anserini, parquet. Try: vsplade import --help")
+    assert said.splitlines()[0].endswith(
+        "Choose from: seismic, anserini, parquet. Try: vsplade import --help"
+    )
 
 
 def test_imports_refuse_other_vocabularies_whole(index: Path, tmp_path: Path) -> None:

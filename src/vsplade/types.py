@@ -244,8 +244,12 @@ class Encoder(Protocol):
     def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector: ...
 
 
+# What some encoders can do beside. Each names only what it adds: isinstance looks at every member of a
+# protocol, and some of Encoder's cost much (whether a GPU is there is asked of torch).
+
+
 @runtime_checkable
-class TableEncoder(Encoder, Protocol):
+class TableEncoder(Protocol):
     """An encoder whose query weights are a table: what a term weighs depends on nothing else.
 
     So it also knows which terms of a page are worth keeping where not all can be kept.
@@ -261,7 +265,7 @@ class TableEncoder(Encoder, Protocol):
 
 
 @runtime_checkable
-class WeighingEncoder(Encoder, Protocol):
+class WeighingEncoder(Protocol):
     """An encoder that can say beforehand what each term weighs in a query."""
 
     @property
@@ -271,14 +275,14 @@ class WeighingEncoder(Encoder, Protocol):
 
 
 @runtime_checkable
-class TextReadingEncoder(Encoder, Protocol):
+class TextReadingEncoder(Protocol):
     """An encoder that makes a page's vector of its text, too."""
 
     def encode_text(self, text: str) -> SparseVector: ...
 
 
 @runtime_checkable
-class MeaningEncoder(Encoder, Protocol):
+class MeaningEncoder(Protocol):
     """An encoder that also says what pages and queries are about. No network may run for a query."""
 
     def encode_meaning(self, text: str) -> Direction | None:
@@ -295,7 +299,7 @@ class MeaningEncoder(Encoder, Protocol):
 
 
 @runtime_checkable
-class WordEncoder(Encoder, Protocol):
+class WordEncoder(Protocol):
     """An encoder that knows whole words, and not only their pieces."""
 
     def query_words(self, text: str) -> list[QueryWord]:
@@ -321,7 +325,7 @@ class WordEncoder(Encoder, Protocol):
 
 
 @runtime_checkable
-class PlacingEncoder(Encoder, Protocol):
+class PlacingEncoder(Protocol):
     """An encoder that can also say where on the page each term was seen."""
 
     def encode_with_places(self, page: Page) -> tuple[SparseVector, list[Box]]:

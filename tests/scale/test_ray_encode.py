@@ -192,16 +192,16 @@ def test_a_file_over_which_workers_die_is_given_up_alone(
     attempts = ray_encode.Attempts()
     encoder, folder = load_encoder("text"), ShardFolder(tmp_path / "shards")
     identity = EncoderIdentity.of(encoder)
-    job = ray_encode.Job(folder.where, "text", identity, EncodeOptions(), 1, ())
+    job = ray_encode.RayJob(folder.where, "text", identity, EncodeOptions(), 1, ())
     monkeypatch.setattr(os, "cpu_count", os.cpu_count)  # the worker changes it
     monkeypatch.setattr(ray_encode, "do_task", deadly)
-    monkeypatch.setattr(ray_encode.Worker, "_begun", lambda self, task: attempts.begin(task.stem))
+    monkeypatch.setattr(ray_encode.RayWorker, "_begun", lambda self, task: attempts.begin(task.stem))
 
     def work(tasks: object) -> Iterator[TaskDone]:
         for task in tasks:  # type: ignore[attr-defined]
             while True:
                 try:
-                    yield ray_encode.Worker(job, None)._do(task)
+                    yield ray_encode.RayWorker(job, None)._do(task)
                     break
                 except Death:
                     continue
