@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -87,10 +88,7 @@ QUERIES = st.lists(
         st.sampled_from(WORDS),
         st.sampled_from(WORDS).map("+{}".format),
         st.sampled_from(WORDS).map('-"{}"'.format),
-        # Each word once: the reader keeps which words stand side by side, not how often they do.
-        st.lists(st.sampled_from(WORDS), min_size=2, max_size=3, unique=True).map(
-            lambda some: f'"{" ".join(some)}"'
-        ),
+        st.lists(st.sampled_from(WORDS), min_size=2, max_size=3).map(lambda some: f'"{" ".join(some)}"'),
         st.sampled_from(["harb*", "tur*", "re*"]),
     ),
     min_size=1,
@@ -101,13 +99,13 @@ assert isinstance(READER, ReaderEncoder)
 
 
 def allowed(query: str, text: str, order: bool) -> bool:
-    """The conditions of a query, on the text of a page: by plain comparison of words."""
+    """The conditions of a query, on the text of a page: by plain comparison of words. A phrase is checked two
+    words at a time (docs/cli.md)."""
     held = text.split()
     for sign, phrase, word in re.findall(r'([+-]?)"([^"]*)"|(\+\S+)', query):
         wanted = [word[1:]] if word else phrase.split()
         if order:
-            starts = range(len(held) - len(wanted) + 1)
-            holds = any(held[start : start + len(wanted)] == wanted for start in starts)
+            holds = set(wanted) <= set(held) and set(pairwise(wanted)) <= set(pairwise(held))
         else:
             holds = set(wanted) <= set(held)
         if holds == (sign == "-"):
