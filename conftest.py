@@ -6,8 +6,16 @@ Whole modules once went unnoticed that way: a check that runs everything must sa
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # The cores are shared out already: threads of one worker would only wait for those of the others.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background by a shell. Programs under test must not inherit that: some are interrupted.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ALLOWED = (
     "GPU",  # there is none, or there is one and the test is for machines without

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,8 @@ from tests.pages.samples import assemble, drawing
 
 from vsplade.cli import run
 from vsplade.encode import load_encoder
-from vsplade.encode.legibility import LEGIBLE, is_text_legible, legibility
+from vsplade.encode.legibility import is_text_legible
 from vsplade.encode.reader.reader import ReaderEncoder
-from vsplade.encode.tokenizer import Tokenizer
 from vsplade.ingest import index_paths
 from vsplade.types import Page, PageVector
 
@@ -65,19 +63,6 @@ def test_blank_pages_are_not_illegible(reader: ReaderEncoder) -> None:
         (vector,) = reader.encode_pages([Page("p", page, "p")])
         assert isinstance(vector, PageVector)
         assert vector.legible
-
-
-def test_it_costs_no_time_that_counts(reader: ReaderEncoder) -> None:
-    picture = Image.open(SCRIPTS / "english.png").convert("L")
-    tokenizer = Tokenizer.load()
-    started = time.perf_counter()
-    cells = reader.read(picture)
-    read = time.perf_counter() - started
-    assert (legibility(cells, tokenizer, 0.4) or 0) >= LEGIBLE
-    started = time.perf_counter()
-    for _ in range(10):
-        legibility(cells, tokenizer, 0.4)
-    assert (time.perf_counter() - started) / 10 < 0.02 * read
 
 
 def write_cyrillic_pdf(path: Path) -> None:

@@ -43,9 +43,9 @@ def test_every_step_gives_a_number(benchmark_module: ModuleType, tmp_path: Path)
     images = tmp_path / "pages" / "images"
     images.mkdir(parents=True)
     for n, word in enumerate(("harbour", "mountain", "winter")):
-        sheet(word, 18, 200, 90).save(images / f"{n}.png")
+        sheet(word, 9, 130, 70).save(images / f"{n}.png")
     options = argparse.Namespace(
-        datasets=[tmp_path / "pages"], device="cpu:0", model="", pages=3, seconds=0.05, cpu_pages=2,
+        datasets=[tmp_path / "pages"], device="cpu:0", model="", pages=3, seconds=0.01, cpu_pages=2,
         workers=[1], limit=1e9, batch=2, profile=False, plain=True, output=tmp_path / "out.json",
     )  # fmt: skip
     report = benchmark_module.Report(options)

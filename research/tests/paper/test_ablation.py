@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,30 +51,41 @@ def write_pictures(folder: Path, names: list[str]) -> None:
         Image.fromarray(pixels).save(folder / "images" / f"{name}.png")
 
 
-@pytest.fixture
-def options(tmp_path: Path) -> AblationOptions:
+@pytest.fixture(scope="module")
+def gathered(tmp_path_factory: pytest.TempPathFactory) -> AblationOptions:
+    """Tiny data of every kind, read once for all tests."""
+    folder = tmp_path_factory.mktemp("ablation")
     for name in ("charts", "reports"):
-        write_pictures(tmp_path / name, [f"p{n}" for n in range(6)])
+        write_pictures(folder / name, [f"p{n}" for n in range(6)])
         rows = [
             {"image": f"images/p{n}.png", "query": f"{WORDS[n]} in 2019", "caption": f"the {WORDS[n]} rose"}
             for n in range(6)
         ]
-        (tmp_path / name / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    write_pictures(tmp_path / "dev", [f"d{n}" for n in range(4)])
+        (folder / name / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    write_pictures(folder / "dev", [f"d{n}" for n in range(4)])
     queries = [{"_id": f"q{n}", "text": f"what is the {WORDS[n]}?"} for n in range(4)]
-    (tmp_path / "dev" / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    (folder / "dev" / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
     judged = "".join(f"q{n}\td{n}\t1\n" for n in range(4))
-    (tmp_path / "dev" / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
+    (folder / "dev" / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
     ocr = [{"id": f"images/p{n}.png", "caption": WORDS[n]} for n in range(6)]
-    (tmp_path / "ocr.jsonl").write_text("\n".join(map(json.dumps, ocr)))
+    (folder / "ocr.jsonl").write_text("\n".join(map(json.dumps, ocr)))
     texts = [{"query": word, "text": f"about {word}"} for word in WORDS]
-    (tmp_path / "texts.jsonl").write_text("\n".join(map(json.dumps, texts)))
-    return AblationOptions(
-        tmp_path / "charts", tmp_path / "out", (tmp_path / "dev",),
-        write_reader(tmp_path / "reader.safetensors"),
-        texts=(tmp_path / "texts.jsonl",), ocr=tmp_path / "ocr.jsonl", reports=tmp_path / "reports",
+    (folder / "texts.jsonl").write_text("\n".join(map(json.dumps, texts)))
+    options = AblationOptions(
+        folder / "charts", folder / "out", (folder / "dev",),
+        write_reader(folder / "reader.safetensors"),
+        texts=(folder / "texts.jsonl",), ocr=folder / "ocr.jsonl", reports=folder / "reports",
         cells=12, seeds=1, steps=6, batch=3, processes=0, device="cpu",
     )  # fmt: skip
+    ablation_data.gather(options, CPU, lambda _: None)
+    return options
+
+
+@pytest.fixture
+def options(gathered: AblationOptions, tmp_path: Path) -> AblationOptions:
+    """With a folder for results of its own, which holds the pages as they were read."""
+    shutil.copytree(gathered.out, tmp_path / "out")
+    return replace(gathered, out=tmp_path / "out")
 
 
 def test_every_row_is_trained_and_measured(options: AblationOptions) -> None:
@@ -150,17 +163,16 @@ def test_a_page_without_words_scores_nothing() -> None:
 
 def test_texts_that_do_not_match_their_pages_are_refused(options: AblationOptions, tmp_path: Path) -> None:
     (tmp_path / "ocr.jsonl").write_text(json.dumps({"id": "images/other.png", "caption": "x"}))
+    wrong = replace(options, ocr=tmp_path / "ocr.jsonl", out=tmp_path / "new")
     with pytest.raises(InputError, match="no text for 6 of 6 pictures"):
-        ablation_data.gather(options, CPU, lambda _: None)
+        ablation_data.gather(wrong, CPU, lambda _: None)
 
 
 def test_results_become_a_table_and_curves(options: AblationOptions, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from dataclasses import replace
-
     from research.paper.curves import choose, draw, read_results, table
 
-    ablation.ablate(replace(options, rows=("Li-LSR",), steps=4, texts=()))
+    ablation.ablate(replace(options, rows=("Li-LSR",), steps=4))
     rows = read_results(options.out / "ablation.json")
     lines = table(rows).splitlines()
     assert lines[2].startswith("| Li-LSR | ")
