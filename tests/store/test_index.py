@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from vsplade.errors import IndexFormatError, InputError, ModelMismatchError, StorageError
-from vsplade.search.backend import SearchBackend, WriteBackend
 from vsplade.search.hits import Hit
 from vsplade.search.index import Index
 from vsplade.search.query_plan import MAX_TOP
@@ -240,12 +239,6 @@ def test_an_empty_index(tmp_path: Path) -> None:
         assert index.search_vector(Letters().encode_query("ab")) == []
         assert index.check() == []
         assert index.document_frequency(np.array([0, 99], np.uint32)).tolist() == [0, 0]
-
-
-def test_backend_protocols(folder: Path) -> None:
-    assert isinstance(Index.open(folder), SearchBackend)
-    with IndexWriter(folder) as writer:
-        assert isinstance(writer, WriteBackend)
 
 
 def test_many_small_commits_stay_few_segments(tmp_path: Path) -> None:

@@ -18,10 +18,9 @@ from vsplade.search.by_meaning import DEPTH
 from vsplade.search.collection_search import Allowed, by_words, weight_of_meaning, with_meaning
 from vsplade.search.conditions import Conditions
 from vsplade.search.filters import Filter
-from vsplade.search.hits import Hits
-from vsplade.search.page_index import FilterLike, PageIndex, Query
+from vsplade.search.hits import FoundPages
+from vsplade.search.page_index import FilterLike, PageIndex, Query, BatchRequest
 from vsplade.search.query_plan import Ranking, checked_top
-from vsplade.search.two_stage import TwoStage
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import JsonValue
 from vsplade.store.segment import StoredPage
@@ -175,36 +174,27 @@ class CollectionIndex(PageIndex):
 
     # -- search ---------------------------------------------------------------------------------------
 
-    def search_batch(
-        self,
-        queries: Sequence[Query],
-        k: int = 10,
-        filter: FilterLike = None,
-        two_stage: TwoStage | None = None,
-        threads: int = 1,
-        min_score: float = 0.0,
-        where: str | None = None,
-        words_only: bool = False,
-    ) -> list[Hits]:
-        """``search`` for each query; those without conditions in one request."""
-        if two_stage is not None:
+    def _find(self, request: BatchRequest) -> list[tuple[FoundPages, SparseVector, Ranking]]:
+        """Queries without conditions in one request to the engine."""
+        if request.two_stage is not None:
             raise InputError(f"{self.where}: two-stage search is there only for indexes in a folder.")
-        k, chosen = self._checked_top(k), Filter.of(filter)
-        encode = self._encode_words if words_only else self.encode_query
-        vectors = [encode(query) for query in queries]
-        wanted = [self._conditions(query if where is None else where) for query in queries]
+        k, wanted = self._checked_top(request.k), request.conditions
+        vectors = [request.encode(query) for query in request.queries]
         plain = [place for place, conditions in enumerate(wanted) if not conditions]
         depth = max(k, DEPTH) if any(vector.meaning is not None for vector in vectors) else k
-        together = by_words(self._collection, [vectors[place] for place in plain], depth, Allowed(chosen))
+        everywhere = Allowed(request.filter)
+        together = by_words(self._collection, [vectors[place] for place in plain], depth, everywhere)
         words = dict(zip(plain, together, strict=True))
-        answers = []
-        for place, (query, vector) in enumerate(zip(queries, vectors, strict=True)):
-            allowed = Allowed(chosen, wanted[place])
+        answers: list[tuple[FoundPages, SparseVector, Ranking]] = []
+        for place, vector in enumerate(vectors):
+            allowed = Allowed(request.filter, wanted[place])
             found = words.get(place)
             if found is None:
                 (found,) = by_words(self._collection, [vector], depth, allowed)
             pages, weight = with_meaning(self._collection, vector, found, k, allowed)
-            answers.append(self._hits(query, vector, pages, weight, min_score))
+            scores = np.array([page.score for page in pages], np.float32)
+            ranking = Ranking(np.arange(len(pages)), scores, meaning=weight)
+            answers.append((CollectionPages(self, pages), vector, ranking))
         return answers
 
     def _checked_top(self, k: int) -> int:
@@ -214,13 +204,6 @@ class CollectionIndex(PageIndex):
                 f"not {k:,}."
             )
         return checked_top(k)
-
-    def _hits(
-        self, query: Query, vector: SparseVector, pages: Sequence[FoundRow], weight: float, min_score: float
-    ) -> Hits:
-        scores = np.array([page.score for page in pages], np.float32)
-        ranking = Ranking(np.arange(len(pages)), scores, meaning=weight).at_least(min_score)
-        return Hits(self._answered(CollectionPages(self, pages), query, vector, ranking), ranking)
 
     def _meaning_weight(self, query: SparseVector) -> float:
         if query.meaning is None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from vsplade.errors import InputError
 from vsplade.search.filters import Filter
-from vsplade.search.hits import Hits
+from vsplade.search.hits import FoundPages
 from vsplade.search.index_contents import Folders, IndexContents
-from vsplade.search.page_index import FilterLike, Query
+from vsplade.search.page_index import FilterLike, Query, BatchRequest
 from vsplade.search.query_plan import Ranking
 from vsplade.search.two_stage import TwoStage, recall
 from vsplade.search.word_lookup import status
@@ -60,38 +60,16 @@ class Index(IndexContents):
 
     # -- search ---------------------------------------------------------------------------------------
 
-    def search_batch(
-        self,
-        queries: Sequence[Query],
-        k: int = 10,
-        filter: FilterLike = None,
-        two_stage: TwoStage | None = None,
-        threads: int = 1,
-        min_score: float = 0.0,
-        where: str | None = None,
-        words_only: bool = False,
-    ) -> list[Hits]:
-        """``search`` for each query, on several threads (the compiled engine runs without the GIL).
-
-        Each result reads as a list of hits, which are made when first looked at.
-        """
-        view, chosen = self._view, Filter.of(filter)
-        encode = self._encode_words if words_only else self.encode_query
-        wanted = [self._conditions(query if where is None else where) for query in queries]
-        plain = [query for query, conditions in zip(queries, wanted, strict=True) if not conditions]
-        together = iter(view.answer(plain, encode, k, chosen, two_stage, threads))
+    def _find(self, request: BatchRequest) -> list[tuple[FoundPages, SparseVector, Ranking]]:
+        """Queries without conditions together, on all threads; the others one by one."""
+        view, asked = self._view, list(zip(request.queries, request.conditions, strict=True))
+        how = (request.encode, request.k, request.filter, request.two_stage, request.threads)
+        together = iter(view.answer([query for query, conditions in asked if not conditions], *how))
         answers = [
-            view.answer([query], encode, k, chosen, two_stage, threads, conditions)[0]
-            if conditions
-            else next(together)
-            for query, conditions in zip(queries, wanted, strict=True)
+            view.answer([query], *how, conditions)[0] if conditions else next(together)
+            for query, conditions in asked
         ]
-        if min_score > 0:
-            answers = [(vector, ranking.at_least(min_score)) for vector, ranking in answers]
-        return [
-            Hits(self._answered(view.snapshot, query, vector, ranking), ranking)
-            for query, (vector, ranking) in zip(queries, answers, strict=True)
-        ]
+        return [(view.snapshot, vector, ranking) for vector, ranking in answers]
 
     def rank(
         self,

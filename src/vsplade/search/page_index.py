@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from vsplade.errors import VspladeError
 from vsplade.search.conditions import Conditions, conditions, encode, notes, query_words
 from vsplade.search.explain import explain, explain_meaning
 from vsplade.search.filters import Filter
-from vsplade.search.hits import Answered, FoundPages, Hit
+from vsplade.search.hits import Answered, FoundPages, Hit, Hits
 from vsplade.search.query_plan import Ranking, checked_query
 from vsplade.search.syntax import has_operators, parse
 from vsplade.search.two_stage import TwoStage
@@ -38,6 +39,20 @@ FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
 Query = str | SparseVector
 
 _NO_CONDITIONS = Conditions()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRequest:
+    """What one call of ``search_batch`` asks for."""
+
+    queries: Sequence[Query]
+    conditions: Sequence[Conditions]
+    """One for each query."""
+    encode: Callable[[Query], SparseVector]
+    k: int
+    filter: Filter
+    two_stage: TwoStage | None
+    threads: int
 
 
 class PageIndex(ABC):
@@ -145,7 +160,6 @@ class PageIndex(ABC):
 
     # -- search ---------------------------------------------------------------------------------------
 
-    @abstractmethod
     def search_batch(
         self,
         queries: Sequence[Query],
@@ -156,8 +170,23 @@ class PageIndex(ABC):
         min_score: float = 0.0,
         where: str | None = None,
         words_only: bool = False,
-    ) -> Sequence[Sequence[Hit]]:
-        """``search`` for each query."""
+    ) -> list[Hits]:
+        """``search`` for each query, on several threads (the compiled engine runs without the GIL).
+
+        Each result reads as a list of hits, which are made when first looked at.
+        """
+        encode = self._encode_words if words_only else self.encode_query
+        wanted = [self._conditions(query if where is None else where) for query in queries]
+        request = BatchRequest(queries, wanted, encode, k, Filter.of(filter), two_stage, threads)
+        answers = []
+        for query, (pages, vector, ranking) in zip(queries, self._find(request), strict=True):
+            kept = ranking.at_least(min_score) if min_score > 0 else ranking
+            answers.append(Hits(self._answered(pages, query, vector, kept), kept))
+        return answers
+
+    @abstractmethod
+    def _find(self, request: BatchRequest) -> list[tuple[FoundPages, SparseVector, Ranking]]:
+        """For each query: where its pages are, its vector, and which pages are best."""
 
     @abstractmethod
     def look_up(self, query: Query, filter: FilterLike = None) -> list[WordMatch]:
