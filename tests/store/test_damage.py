@@ -97,6 +97,7 @@ def test_searching_a_damaged_segment_does_not_crash(
     rng = np.random.default_rng(0)
     query = SparseVector(np.arange(50, dtype=np.uint32), np.ones(50, np.float32))
     header = int.from_bytes(sound[12:16], "little") + 24
+    refused = 0
     for _ in range(60):
         broken = bytearray(sound)
         for place in rng.integers(header, len(sound), 40):
@@ -105,7 +106,8 @@ def test_searching_a_damaged_segment_does_not_crash(
         try:
             Index.open(folder, engine=engine).rank([query], 10)
         except IndexFormatError:
-            continue
+            refused += 1
+    assert 0 < refused < 60  # some damage cannot be seen in what a search reads
 
 
 def test_a_small_damaged_segment_is_found_when_the_index_is_opened(folder: Path) -> None:

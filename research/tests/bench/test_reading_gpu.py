@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -64,6 +65,6 @@ def test_every_step_gives_a_number(benchmark_module: ModuleType, tmp_path: Path)
     assert found["into_index"]["pages"] == 3
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_processor_time_is_told_by_kind_of_thread(benchmark_module: ModuleType) -> None:
-    times = benchmark_module.processor_time()
-    assert times == {} or times["MainThread"] > 0
+    assert benchmark_module.processor_time()["MainThread"] > 0

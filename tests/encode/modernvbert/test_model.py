@@ -267,7 +267,7 @@ def test_sentence_transformers_itself_agrees(
     for row, vector in zip([*theirs, *seen], vectors, strict=True):
         dense = np.zeros(len(row), np.float32)
         dense[vector.terms] = vector.weights
-        assert len(vector) > 2 or len(vector) == 1
+        assert len(vector) > 0
         assert np.abs(dense - row.numpy()).max() < 1e-4
     again = checkpoint.load(tmp_path / "st").model
     ids, mask = torch.tensor([[591, 5, 6, 7, 592]]), torch.ones(1, 5, dtype=torch.long)
