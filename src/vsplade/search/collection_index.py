@@ -19,7 +19,7 @@ from vsplade.search.collection_search import Allowed, by_words, weight_of_meanin
 from vsplade.search.conditions import Conditions
 from vsplade.search.filters import Filter
 from vsplade.search.hits import FoundPages
-from vsplade.search.page_index import FilterLike, PageIndex, Query, BatchRequest
+from vsplade.search.page_index import BatchRequest, FilterLike, PageIndex, Query
 from vsplade.search.query_plan import Ranking, checked_top
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import JsonValue

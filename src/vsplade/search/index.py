@@ -11,7 +11,7 @@ from vsplade.errors import InputError
 from vsplade.search.filters import Filter
 from vsplade.search.hits import FoundPages
 from vsplade.search.index_contents import Folders, IndexContents
-from vsplade.search.page_index import FilterLike, Query, BatchRequest
+from vsplade.search.page_index import BatchRequest, FilterLike, Query
 from vsplade.search.query_plan import Ranking
 from vsplade.search.two_stage import TwoStage, recall
 from vsplade.search.word_lookup import status
