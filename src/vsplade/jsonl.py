@@ -1,4 +1,4 @@
-"""JSON lines, plain or gzipped, read strictly: a mistake is an error with its file and line."""
+"""JSON, read strictly: lines, plain or gzipped, and files of one object. A mistake names its place."""
 
 from __future__ import annotations
 
@@ -51,3 +51,18 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {number}: expected a JSON object, found {line[:80]}")
         yield number, row
+
+
+def read_object(path: Path, *, optional: bool = False) -> dict[str, Any]:
+    """The one object of a file; nothing where an ``optional`` file is missing."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        if optional:
+            return {}
+        raise InputError(f"There is no {path.name} in {path.parent}.") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as JSON: {error}.") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} does not hold a JSON object.")
+    return found

@@ -5,15 +5,15 @@ Works on torch's tensors and on numpy's alike: the query side has no torch.
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from vsplade.encode.modernvbert.find_model import find_model
 from vsplade.errors import InputError, MissingExtraError
+from vsplade.jsonl import read_object
 
 ADAPTER, ADAPTER_CONFIG, WEIGHTS = "adapter_model.safetensors", "adapter_config.json", "model.safetensors"
 _LORA = re.compile(
@@ -36,17 +36,13 @@ def plain_name(name: str) -> str:
     return name.replace("encoder.backbone.", _BODY, 1) if name.startswith("encoder.backbone.") else name
 
 
-def has_lora(names: Iterable[str]) -> bool:
-    return any(".lora_" in name or ".base_layer." in name or ".modules_to_save." in name for name in names)
-
-
 def is_adapter_only(folder: Path) -> bool:
     return (folder / ADAPTER).is_file() and not (folder / WEIGHTS).is_file()
 
 
 def base_folder(folder: Path) -> Path:
     """Of an adapter: the folder that its configuration names, or the one in the hub's cache."""
-    named = _settings(folder).get("base_model_name_or_path")
+    named = read_object(folder / ADAPTER_CONFIG, optional=True).get("base_model_name_or_path")
     if isinstance(named, str) and named:
         for path in (folder / named, Path(named).expanduser(), _from_hub(named)):
             if path is not None and (path / WEIGHTS).is_file():
@@ -77,7 +73,7 @@ def weight_files(folder: Path) -> list[Path]:
         return [base_folder(folder) / WEIGHTS, folder / ADAPTER]
     if not (folder / ADAPTER).is_file():
         return [folder / WEIGHTS]
-    named = _settings(folder).get("base_model_name_or_path")
+    named = read_object(folder / ADAPTER_CONFIG, optional=True).get("base_model_name_or_path")
     if isinstance(named, str) and named and (folder / named).resolve() == folder.resolve():
         return [folder / WEIGHTS, folder / ADAPTER]
     raise InputError(
@@ -152,7 +148,7 @@ def _float(tensor: Any) -> Any:
 
 
 def _strength(folder: Path) -> tuple[float, bool]:
-    settings = _settings(folder)
+    settings = read_object(folder / ADAPTER_CONFIG, optional=True)
     if settings.get("rank_pattern") or settings.get("alpha_pattern") or settings.get("use_dora"):
         raise InputError(
             f"{folder / ADAPTER_CONFIG} uses DoRA or a rank or alpha of its own for some layers, which "
@@ -165,14 +161,3 @@ def _strength(folder: Path) -> tuple[float, bool]:
             "are: copy that file there."
         )
     return float(alpha), bool(settings.get("use_rslora"))
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    path = folder / ADAPTER_CONFIG
-    if not path.is_file():
-        return {}
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as JSON: {error}.") from error
-    return found if isinstance(found, dict) else {}

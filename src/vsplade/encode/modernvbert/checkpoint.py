@@ -18,12 +18,12 @@ from vsplade.encode.modernvbert.model_files import (
     Checkpoint,
     build,
     copy_text_files,
-    read_json,
     read_tensors,
     with_repeats,
     write_json,
 )
 from vsplade.encode.modernvbert.query import additional_tokens, query_repeats
+from vsplade.jsonl import read_object
 
 
 def load(
@@ -41,7 +41,7 @@ def load(
     if (folder / "router_config.json").is_file() and not (folder / WEIGHTS).is_file():
         return routes.load(folder, dtype)
     texts = adapters.files_folder(folder)
-    config = read_json(texts / CONFIG)
+    config = read_object(texts / CONFIG)
     path = adapters.weight_files(folder)[-1]
     file = _read_all(folder)
     if layouts.detect(file, path) == "release":

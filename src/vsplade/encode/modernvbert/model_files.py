@@ -140,18 +140,6 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"There is no {path.name} in {path.parent}.") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as JSON: {error}.") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} does not hold a JSON object.")
-    return found
-
-
 def write_json(path: Path, content: object) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 

@@ -8,7 +8,6 @@ one small view of the whole page follow each other; each stands for 64 tokens in
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.errors import InputError, MissingExtraError
+from vsplade.jsonl import read_object
 from vsplade.types import Box
 
 if TYPE_CHECKING:
@@ -56,7 +56,10 @@ class ProcessorSettings:
     @classmethod
     def read(cls, folder: Path) -> ProcessorSettings:
         """From preprocessor_config.json and processor_config.json, where the folder has them."""
-        image, whole = _json(folder / "preprocessor_config.json"), _json(folder / "processor_config.json")
+        image, whole = (
+            read_object(folder / "preprocessor_config.json", optional=True),
+            read_object(folder / "processor_config.json", optional=True),
+        )
         image = {**whole.get("image_processor", {}), **image}
         plain = cls()
         try:
@@ -208,7 +211,7 @@ def read_prompt(folder: Path, text: str = "") -> str:
     if (folder / "chat_template.jinja").is_file():
         template = (folder / "chat_template.jinja").read_text("utf-8")
     for name in ("chat_template.json", "processor_config.json", "tokenizer_config.json"):
-        template = template or _json(folder / name).get("chat_template")
+        template = template or read_object(folder / name, optional=True).get("chat_template")
     if not isinstance(template, str):
         return PROMPT.format(text)
     try:
@@ -222,13 +225,3 @@ def read_prompt(folder: Path, text: str = "") -> str:
         return environment.from_string(template).render(messages=messages, add_generation_prompt=True)
     except TemplateError as error:
         raise InputError(f"{folder}: the chat template cannot be rendered ({error}).") from error
-
-
-def _json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as JSON: {error}.") from error
-    return found if isinstance(found, dict) else {}

@@ -25,6 +25,7 @@ from vsplade.encode.modernvbert import adapters
 from vsplade.encode.modernvbert.processor import ProcessorSettings, load_tokenizer
 from vsplade.encode.modernvbert.tensors import TensorFile
 from vsplade.errors import InputError
+from vsplade.jsonl import read_object
 from vsplade.types import SparseVector
 
 TABLE, FACTS = "query.npy", "vsplade-query.json"
@@ -147,7 +148,7 @@ def cache_folder(name: str, bag: bool = False) -> Path:
 
 def query_weights(model: Path) -> NDArray[np.float32]:
     """The table of a model in a folder, computed with numpy."""
-    config = _config(adapters.files_folder(model) / "config.json")
+    config = read_object(adapters.files_folder(model) / "config.json", optional=True)
     static = sorted(model.glob("query_*SparseStaticEmbedding/model.safetensors"))
     if (model / adapters.WEIGHTS).is_file() or adapters.is_adapter_only(model):
         table = _from_release(model, config)
@@ -160,7 +161,7 @@ def query_weights(model: Path) -> NDArray[np.float32]:
 
 def bag_weights(model: Path) -> NDArray[np.float32]:
     """A table of ones for a model with or without a table of its own: a plain backbone, too."""
-    config = _config(adapters.files_folder(model) / "config.json")
+    config = read_object(adapters.files_folder(model) / "config.json", optional=True)
     shapes = {
         adapters.plain_name(name): found.shape
         for path in adapters.weight_files(model)
@@ -186,18 +187,6 @@ def additional_tokens(config: Mapping[str, Any]) -> int:
     found = config.get("additional_vocab_size") or ADDITIONAL_TOKENS
     if isinstance(found, bool) or not isinstance(found, int) or found < 0:
         raise InputError(f"config.json: additional_vocab_size is a number of tokens, not {found!r}.")
-    return found
-
-
-def _config(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path} cannot be read as JSON: {error}.") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} does not hold a JSON object.")
     return found
 
 
@@ -248,7 +237,7 @@ def query_repeats(config: Mapping[str, Any]) -> str:
 def _repeats_of(model: Path) -> str:
     root = adapters.files_folder(model) / "config.json"
     document = sorted(model.glob("document_*/config.json"))
-    return query_repeats(_config(root if root.is_file() or not document else document[0]))
+    return query_repeats(read_object(root if root.is_file() or not document else document[0], optional=True))
 
 
 def fingerprint(model: Path) -> str:
@@ -258,7 +247,7 @@ def fingerprint(model: Path) -> str:
         digest.update(_shown(path, model).encode())
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "blake2b").digest())
-    text = _config(adapters.files_folder(model) / "config.json").get("text_config") or {}
+    text = read_object(adapters.files_folder(model) / "config.json", optional=True).get("text_config") or {}
     if text and not {"rope_parameters", "local_rope_theta"} & set(text):
         digest.update(b"local_rope_theta 160000")  # earlier versions took 10,000: their vectors are others
     return f"modernvbert-{digest.hexdigest()}"

@@ -24,7 +24,6 @@ from vsplade.encode.modernvbert.model_files import (
     Checkpoint,
     build,
     copy_text_files,
-    read_json,
     read_tensors,
     rope_parameters,
     with_repeats,
@@ -33,6 +32,7 @@ from vsplade.encode.modernvbert.model_files import (
 from vsplade.encode.modernvbert.processor import read_prompt
 from vsplade.encode.modernvbert.query import additional_tokens, query_repeats
 from vsplade.errors import InputError
+from vsplade.jsonl import read_object
 
 DOCUMENT, POOLING, QUERY = (
     "document_0_Transformer",
@@ -110,11 +110,11 @@ def save(source: Checkpoint, folder: Path, *, prompt: str = "", count_repeats: b
 
 def load(folder: Path, dtype: torch.dtype) -> Checkpoint:
     """A model whose folder has the routes only."""
-    structure = read_json(folder / "router_config.json").get("structure")
+    structure = read_object(folder / "router_config.json").get("structure")
     if not isinstance(structure, dict) or not {"document", "query"} <= set(structure):
         raise InputError(f"{folder / 'router_config.json'} names no document and query route.")
     document, query = folder / str(structure["document"][0]), folder / str(structure["query"][0])
-    config = read_json(document / "config.json")
+    config = read_object(document / "config.json")
     path = document / "model.safetensors"
     file = read_tensors(path)
     static = read_tensors(query / "model.safetensors")
