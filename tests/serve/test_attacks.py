@@ -184,10 +184,7 @@ def test_every_answer_has_the_headers_that_browsers_obey(start: Start) -> None:
         assert headers["x-content-type-options"] == "nosniff", address
         assert headers["x-frame-options"] == "DENY"
         assert "default-src 'none'" in headers["content-security-policy"]
-        assert (
-            "frame-ancestors 'none'" in headers["content-security-policy"]
-            or "sandbox" in headers["content-security-policy"]
-        )
+        assert "frame-ancestors 'none'" in headers["content-security-policy"], address
     policy = client.get("/").headers["content-security-policy"]
     assert "unsafe" not in policy
     assert "http" not in policy  # nothing from elsewhere
@@ -481,11 +478,11 @@ def test_bombs_cost_one_job_and_nothing_else(start: Start) -> None:
     assert server.client.put("/v1/documents/zip.pdf", content=zipped.getvalue()).status_code == 415
     picture = server.wait(server.client.put("/v1/documents/bomb.png", content=_png_bomb()).json())
     assert picture["state"] == "failed"
-    assert "pixels" in picture["error"] or "memory" in picture["error"]
+    assert "pixels" in picture["error"], picture
     paper = server.wait(
         server.client.put("/v1/documents/paper-bomb.pdf", content=_pdf_bomb()).json(), seconds=120
     )
-    assert paper["state"] in ("done", "failed")  # rendered small, or refused; either way it ends
+    assert paper["state"] == "done"  # rendered small
     assert server.client.get("/v1/search?q=turbine").json()["hits"]
 
 
