@@ -21,7 +21,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = (
     {"types", "errors"},
-    {"config", "jsonl", "client"},
+    {"cache", "config", "jsonl", "client"},
     {"pages"},
     {"encode", "store"},
     {"backends"},

@@ -40,8 +40,7 @@ OPF = (
 
 @pytest.fixture(autouse=True)
 def _kept_here(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.delenv("CACHE_DIRECTORY", raising=False)
+    monkeypatch.setenv("VSPLADE_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 def open_document(path: Path, kind: str, body: str) -> Path:

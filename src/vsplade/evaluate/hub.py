@@ -21,7 +21,6 @@ import base64
 import binascii
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -29,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
+from vsplade.cache import cache_folder
 from vsplade.errors import InputError
 from vsplade.evaluate.benchmarks import is_benchmark, repository
 from vsplade.evaluate.dataset import Dataset, load_dataset
@@ -61,7 +61,7 @@ def open_dataset(
 
 def convert(folder: Path, cache: Path | None = None) -> Path:
     """Unpack a folder in a hub layout; the second time, what was unpacked before is used."""
-    target = (cache or cache_folder()) / f"{folder.resolve().name}-{_state_of(folder)}"
+    target = (cache or cache_folder() / "datasets") / f"{folder.resolve().name}-{_state_of(folder)}"
     if (target / "qrels.tsv").is_file():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -74,13 +74,6 @@ def convert(folder: Path, cache: Path | None = None) -> Path:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return target
-
-
-def cache_folder() -> Path:
-    base = os.environ.get("VSPLADE_CACHE")
-    if base:
-        return Path(base) / "datasets"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vsplade" / "datasets"
 
 
 @dataclass

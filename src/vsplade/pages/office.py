@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pypdfium2 as pdfium
 
+from vsplade.cache import cache_folder
 from vsplade.errors import PageError
 from vsplade.pages import office_epub
 from vsplade.pages.limits import Limits
@@ -92,8 +93,7 @@ def to_pdf(path: str, limits: Limits) -> str:
 @cache
 def _folder() -> Path:
     """For this user alone. Where no folder of his can be written, one for this process."""
-    place = os.environ.get("CACHE_DIRECTORY") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    folder = Path(place).expanduser() / "vsplade" / "office"
+    folder = cache_folder() / "office"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):

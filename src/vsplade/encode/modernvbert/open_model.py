@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vsplade.encode.modernvbert.find_model import find_model
-from vsplade.encode.modernvbert.query import QuerySide, cache_folder, cached, has_side, open_side
+from vsplade.encode.modernvbert.query import QuerySide, cached, cached_side, has_side, open_side
 from vsplade.errors import InputError, MissingExtraError
 
 
@@ -20,7 +20,7 @@ def open_model(model: str, download: bool, bag: bool = False) -> tuple[QuerySide
     try:
         folder = find_model(model, download=download)
     except (InputError, MissingExtraError):
-        kept = cache_folder(name, bag)
+        kept = cached_side(name, bag)
         if has_side(kept):  # the model is gone or out of reach; searching needs the side only
             return open_side(kept), None
         raise

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vsplade.cache import cache_folder
 from vsplade.encode.modernvbert import adapters
 from vsplade.encode.modernvbert.processor import ProcessorSettings, load_tokenizer
 from vsplade.encode.modernvbert.tensors import TensorFile
@@ -127,7 +128,7 @@ def export(model: Path, target: Path, name: str, bag: bool = False) -> QuerySide
 
 def cached(model: Path, name: str, bag: bool = False) -> QuerySide:
     """From the cache, made anew when the model's files changed."""
-    target = cache_folder(name, bag)
+    target = cached_side(name, bag)
     if has_side(target):
         stamp = json.loads((target / FACTS).read_text("utf-8")).get("source")
         if stamp == _stamp(model):
@@ -135,15 +136,11 @@ def cached(model: Path, name: str, bag: bool = False) -> QuerySide:
     return export(model, target, name, bag)
 
 
-def cache_folder(name: str, bag: bool = False) -> Path:
-    """``$VSPLADE_CACHE``, or the user's cache folder, with a folder of its own for every model."""
-    root = os.environ.get("VSPLADE_CACHE")
-    base = (
-        Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vsplade"
-    )
+def cached_side(name: str, bag: bool = False) -> Path:
+    """A folder of its own for every model."""
     readable = "".join(char if char.isalnum() or char in "-_." else "-" for char in Path(name).name)[-60:]
     number = hashlib.blake2b(name.encode(), digest_size=6).hexdigest()
-    return base / "query" / f"{readable}-{number}{'-bag' if bag else ''}"
+    return cache_folder() / "query" / f"{readable}-{number}{'-bag' if bag else ''}"
 
 
 def query_weights(model: Path) -> NDArray[np.float32]:
