@@ -122,6 +122,16 @@ def test_functions_fit_on_a_screen() -> None:
     assert found == set()
 
 
+def test_no_ten_lines_stand_twice() -> None:
+    """Ten lines in a row, blank ones left out, tests included."""
+    places: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for path in (*FILES, *RESEARCH.rglob("*.py"), *(ROOT / "tests").rglob("*.py")):
+        lines = [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip()]
+        for start in range(len(lines) - 9):
+            places[tuple(lines[start : start + 10])].append(path.relative_to(ROOT).as_posix())
+    assert {lines[0]: files for lines, files in places.items() if len(files) > 1} == {}
+
+
 def scope(path: Path) -> str:
     """Names must differ within the package; each folder of research is a program of its own."""
     return "vsplade" if path.is_relative_to(PACKAGE) else str(path.relative_to(ROOT).parts[:2])
