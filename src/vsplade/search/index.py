@@ -62,13 +62,17 @@ class Index(IndexContents):
 
     def _find(self, request: BatchRequest) -> list[tuple[FoundPages, SparseVector, Ranking]]:
         """Queries without conditions together, on all threads; the others one by one."""
-        view, asked = self._view, list(zip(request.queries, request.conditions, strict=True))
+        view, queries, wanted = self._view, request.queries, request.conditions
         how = (request.encode, request.k, request.filter, request.two_stage, request.threads)
-        together = iter(view.answer([query for query, conditions in asked if not conditions], *how))
-        answers = [
-            view.answer([query], *how, conditions)[0] if conditions else next(together)
-            for query, conditions in asked
-        ]
+        if not any(wanted):
+            answers = view.answer(queries, *how)
+        else:
+            asked = list(zip(queries, wanted, strict=True))
+            together = iter(view.answer([query for query, conditions in asked if not conditions], *how))
+            answers = [
+                view.answer([query], *how, conditions)[0] if conditions else next(together)
+                for query, conditions in asked
+            ]
         return [(view.snapshot, vector, ranking) for vector, ranking in answers]
 
     def rank(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +41,7 @@ Query = str | SparseVector
 _NO_CONDITIONS = Conditions()
 
 
-@dataclass(frozen=True, slots=True)
-class BatchRequest:
+class BatchRequest(NamedTuple):
     """What one call of ``search_batch`` asks for."""
 
     queries: Sequence[Query]
