@@ -156,7 +156,7 @@ def test_a_small_budget_looks_at_the_nearest_clusters_only(
 ) -> None:
     corpus = Corpus(5, 50)
     index = corpus.index(tmp_path)
-    monkeypatch.setattr(by_meaning, "BUDGET", 1)
+    monkeypatch.setattr(by_meaning, "MOST_BUDGET", 1)
     monkeypatch.setattr(by_meaning, "LEAST_CLUSTERS", 1)
     parts = [
         MeaningPart(live.segment, live.segment.windows, live.base) for live in index._view.snapshot.segments

@@ -31,8 +31,8 @@ from vsplade.types import Direction, SparseVector
 if TYPE_CHECKING:
     from vsplade.search.native.meaning_engine import CompiledMeaning
 
-BUDGET = 24_576
-"""Windows that a query looks at, about."""
+SHARE, BUDGET, MOST_BUDGET = 8, 24_576, 98_304
+"""Windows that a query looks at, about: one in so many, but at least and at most so many."""
 LEAST_CLUSTERS = 8
 """At least so many clusters are looked at, however full they are."""
 DEPTH = 50
@@ -80,6 +80,7 @@ class MeaningEngine:
         for windows in stored:
             starts = windows.starts.astype(np.int64)
             self._sizes[: len(starts) - 1] += starts[1:] - starts[:-1]
+        self._budget = min(max(int(self._sizes.sum()) // SHARE, BUDGET), MOST_BUDGET)
 
     def __bool__(self) -> bool:
         return len(self._sizes) > 0
@@ -104,7 +105,7 @@ class MeaningEngine:
         """The nearest clusters that hold anything, as many as the budget allows, in ascending order."""
         near = direction.clusters[direction.clusters < len(self._sizes)].astype(np.int64)
         near = near[self._sizes[near] > 0]
-        count = max(LEAST_CLUSTERS, int(np.searchsorted(np.cumsum(self._sizes[near]), BUDGET)) + 1)
+        count = max(LEAST_CLUSTERS, int(np.searchsorted(np.cumsum(self._sizes[near]), self._budget)) + 1)
         return np.sort(near[:count])
 
     def join(
