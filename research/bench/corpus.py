@@ -17,7 +17,7 @@ by every process that needs them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -85,10 +85,12 @@ Tell = Callable[[int], None]
 """Is told how many pages have been made and used so far."""
 
 
-def generate(spec: CorpusSpec, tell: Tell = lambda pages: None) -> Iterator[Piece]:
-    """All pieces, in order."""
+def generate(
+    spec: CorpusSpec, tell: Tell = lambda pages: None, numbers: Iterable[int] | None = None
+) -> Iterator[Piece]:
+    """All pieces, or those with these numbers, in order."""
     tables = _tables(spec)
-    for number in range(spec.pieces):
+    for number in range(spec.pieces) if numbers is None else numbers:
         piece = _piece(spec, tables, number)
         yield piece
         tell(piece.first_page + len(piece))

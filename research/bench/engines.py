@@ -17,9 +17,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from research.bench.corpus import CorpusSpec, Tell, generate
+from research.bench.corpus import CorpusSpec, Piece, Tell, generate
 from research.bench.postings import Postings
-from vsplade.types import SparseVector
+from vsplade.types import SparseVector, Windows
 
 FIRST_STAGE_TERMS = 50
 """Of a page in two-stage search, as in the paper."""
@@ -89,12 +89,13 @@ class Vsplade(Engine):
             while True:
                 before = time.perf_counter()
                 piece = next(pieces, None)
-                making += time.perf_counter() - before
                 if piece is None:
                     break
+                windows = self.meaning(piece)
+                making += time.perf_counter() - before
                 for row in range(len(piece)):
                     span = slice(int(piece.offsets[row]), int(piece.offsets[row + 1]))
-                    vector = SparseVector(piece.terms[span], piece.weights[span])
+                    vector = SparseVector(piece.terms[span], piece.weights[span], windows[row])
                     page = piece.first_page + row
                     writer.add(f"p{page}", vector, {"doc_id": f"d{page // 20}", "page_num": page % 20 + 1})
         seconds = time.perf_counter() - start - making
@@ -102,6 +103,10 @@ class Vsplade(Engine):
         self._index = Index.open(folder, engine="numba")
         self._index.warm_up()
         return seconds
+
+    def meaning(self, piece: Piece) -> Sequence[Windows | None]:
+        """The windows of each page; the corpus has none."""
+        return [None] * len(piece)
 
     def bytes(self) -> int:
         return folder_bytes(self._folder)

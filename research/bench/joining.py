@@ -1,14 +1,18 @@
-"""Indexes built apart: what joining them costs, and a search over several beside one over the joined."""
+"""Indexes built apart: what building and joining them costs; a search over them beside one over the joined.
+
+python -m research.bench.joining --pages 10000000 --parts 10 --folder DIR --json      # 58 GB in DIR
+"""
 
 from __future__ import annotations
 
-import resource
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -42,8 +46,9 @@ def bench(options: JoiningOptions) -> dict[str, Any]:
     try:
         parts = [where / f"part{number}" for number in range(options.parts)]
         build_s = sum(_build(spec, part, number, options.parts) for number, part in enumerate(parts))
-        before, started, wall = _peak_mib(), time.process_time(), time.perf_counter()
-        pages, segments = join_indexes(parts, where / "joined")
+        started, wall = time.process_time(), time.perf_counter()
+        with OwnMemory() as memory:
+            pages, segments = join_indexes(parts, where / "joined")
         join_s, join_wall_s = time.process_time() - started, time.perf_counter() - wall
         size = folder_bytes(where / "joined")
         return {
@@ -54,7 +59,7 @@ def bench(options: JoiningOptions) -> dict[str, Any]:
             "join_s": join_s,
             "join_wall_s": join_wall_s,
             "join_bytes_per_s": size / join_s,
-            "peak_mib_before_and_after": [before, _peak_mib()],
+            "join_own_mib": memory.most,
             **_search(spec, parts, where / "joined", options.queries),
         }
     finally:
@@ -76,10 +81,10 @@ def _build(spec: CorpusSpec, folder: Path, number: int, parts: int) -> float:
 
 
 def _pages(spec: CorpusSpec, number: int, parts: int) -> Iterator[list[tuple[int, SparseVector]]]:
-    """Every ``parts``-th page is of part ``number``."""
-    for piece in generate(spec):
-        rows = range((number - piece.first_page) % parts, len(piece), parts)
-        spans = ((row, slice(int(piece.offsets[row]), int(piece.offsets[row + 1]))) for row in rows)
+    """Every ``parts``-th piece of the corpus is of part ``number``."""
+    for piece in generate(spec, numbers=range(number, spec.pieces, parts)):
+        starts = enumerate(pairwise(piece.offsets.tolist()))
+        spans = ((row, slice(start, end)) for row, (start, end) in starts)
         yield [
             (piece.first_page + row, SparseVector(piece.terms[span], piece.weights[span]))
             for row, span in spans
@@ -102,12 +107,43 @@ def _search(spec: CorpusSpec, parts: Sequence[Path], joined: Path, count: int) -
             found = [index.search(query, 10) for query in queries]
             rounds.append((time.process_time() - started) / count * 1000)
         told[f"search_{name}_ms"] = float(np.min(rounds))
+        told[f"search_{name}_p50_ms"] = _median_ms(index, queries)
         answers.append([[(hit.id, hit.score) for hit in hits] for hits in found])
     return {**told, "equal": answers[0] == answers[1]}
 
 
-def _peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def _median_ms(index: Index, queries: Sequence[SparseVector]) -> float:
+    """Of processor time: on a busy machine wall times tell how long a query waited."""
+    times = []
+    for query in queries:
+        started = time.process_time()
+        index.search(query, 10)
+        times.append(time.process_time() - started)
+    return float(np.median(times)) * 1000
+
+
+class OwnMemory:
+    """The most memory that this process has of its own while it works; mapped files are left out."""
+
+    def __enter__(self) -> OwnMemory:
+        self.most = _own_mib()
+        self._done = Event()
+        self._thread = Thread(target=self._look)
+        self._thread.start()
+        return self
+
+    def _look(self) -> None:
+        while not self._done.wait(0.02):
+            self.most = max(self.most, _own_mib())
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+
+def _own_mib() -> float:
+    lines = Path("/proc/self/status").read_text("ascii", "replace").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) / 1024
 
 
 if __name__ == "__main__":

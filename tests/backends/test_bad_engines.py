@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,20 @@ def test_no_server(engine: str) -> None:
     for use in (open_index, open_writer):
         with pytest.raises(EngineError, match="cannot be reached") as caught:
             use(address)
+        assert address in str(caught.value)
+
+
+@pytest.mark.parametrize("engine", ["milvus", "qdrant"])
+def test_a_server_that_does_not_answer(engine: str) -> None:
+    """Something listens and says nothing: the error comes soon, and names the address."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        address = f"{engine}://127.0.0.1:{listener.getsockname()[1]}/pages"
+        started = time.monotonic()
+        with pytest.raises(EngineError, match="cannot be reached") as caught:
+            open_index(address)
+        assert time.monotonic() - started < 30
         assert address in str(caught.value)
 
 

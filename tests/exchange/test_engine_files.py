@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from tests.test_cli import vsplade
 
 from vsplade.errors import InputError
 from vsplade.exchange.engine_files import export_engine_files
@@ -31,6 +32,12 @@ def index(tmp_path: Path) -> Index:
             metadata = {"path": f"/x/{id}", "page_num": 1, "tags": ["a", 1], "doc_id": "d"}
             writer.add(id, SparseVector(terms, weights), metadata)
     return Index.open(tmp_path / "i")
+
+
+@pytest.mark.parametrize("format", ["opensearch", "opensearch-sparse", "vespa"])
+def test_the_command_says_that_no_server_was_tried(index: Index, tmp_path: Path, format: str) -> None:
+    told = vsplade("export", "--index", tmp_path / "i", "--format", format, "--output", tmp_path / "out")
+    assert "not tried on a server" in told.stderr
 
 
 def lines(path: Path) -> list[Any]:

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vsplade.search import by_meaning
-from vsplade.search.by_meaning import DEPTH, LOOKED_AT, MeaningEngine, Part, trust
+from vsplade.search.by_meaning import DEPTH, LOOKED_AT, MeaningEngine, trust
 from vsplade.search.index import Index
+from vsplade.search.query_plan import MeaningPart
 from vsplade.store.identity import EncoderIdentity
 from vsplade.store.writer import IndexWriter
 from vsplade.types import Direction, SparseVector, Windows
@@ -46,7 +47,7 @@ class Corpus:
         vocabulary = int(self.rng.integers(TERMS // 2, TERMS + 1))
         return SparseVector(terms, weights, Direction(vector, near, vocabulary))
 
-    def index(self, folder: Path) -> Index:
+    def index(self, folder: Path, engine: str = "auto") -> Index:
         """Written in several commits, some pages replaced and some deleted."""
         identity = EncoderIdentity("test", "1", TERMS)
         half = len(self.vectors) // 2
@@ -59,7 +60,7 @@ class Corpus:
             writer.add("gone", self.vectors[0])
         with IndexWriter(folder, identity) as writer:
             writer.delete("gone")
-        return Index.open(folder)
+        return Index.open(folder, engine=engine)
 
 
 def plain(vectors: list[SparseVector], query: SparseVector, k: int) -> dict[str, float]:
@@ -86,13 +87,18 @@ def plain(vectors: list[SparseVector], query: SparseVector, k: int) -> dict[str,
     return {page: score for page, score in ranked if score > 0}
 
 
-@settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 10_000), pages=st.integers(1, DEPTH), k=st.integers(1, 20))
+@settings(max_examples=50, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    pages=st.integers(1, DEPTH),
+    k=st.integers(1, 20),
+    engine=st.sampled_from(["numpy", "numba"]),
+)
 def test_equals_a_plain_computation(
-    seed: int, pages: int, k: int, tmp_path_factory: pytest.TempPathFactory
+    seed: int, pages: int, k: int, engine: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     corpus = Corpus(seed, pages)
-    index = corpus.index(tmp_path_factory.mktemp("index"))
+    index = corpus.index(tmp_path_factory.mktemp("index"), engine)
     for _ in range(3):
         query = corpus.query()
         expected = plain(corpus.vectors, query, k)
@@ -118,14 +124,43 @@ def test_merging_keeps_windows(tmp_path: Path) -> None:
         assert (set() if stored is None else {row.tobytes() for row in stored.codes}) == wanted
 
 
+@pytest.mark.parametrize("filtered", [False, True])
+def test_the_compiled_loops_find_the_same(filtered: bool, tmp_path: Path) -> None:
+    """With more pages than words and meaning propose, so that the nearest windows must be chosen."""
+    corpus = Corpus(7, 700)
+    index = corpus.index(tmp_path)
+    engine, segments = index._view.meaning, index._view.snapshot.segments
+    masks = [live.live for live in segments]
+    if filtered:
+        masks = [corpus.rng.random(live.segment.pages) < 0.3 for live in segments]
+    for _ in range(20):
+        direction = corpus.query().meaning
+        assert isinstance(direction, Direction)
+        numbers, cosines = engine.nearest(direction, masks, 60)
+        others, values = engine.nearest(direction, masks, 60, compiled=True)
+        assert len(numbers) == 60
+        assert values == pytest.approx(cosines, abs=1e-5)
+        assert len(set(numbers.tolist()) & set(others.tolist())) >= 59  # two may be as near, up to rounding
+
+
+def test_more_results_than_there_are_windows(tmp_path: Path) -> None:
+    corpus = Corpus(8, 30)
+    query = corpus.query()
+    for engine in ("numpy", "numba"):
+        hits = corpus.index(tmp_path / engine, engine).search(query, 1 << 24)
+        assert len(hits) == len(plain(corpus.vectors, query, 30))
+
+
 def test_a_small_budget_looks_at_the_nearest_clusters_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = Corpus(5, 50)
     index = corpus.index(tmp_path)
-    monkeypatch.setattr(by_meaning, "BUDGET", 1)
+    monkeypatch.setattr(by_meaning, "MOST_BUDGET", 1)
     monkeypatch.setattr(by_meaning, "LEAST_CLUSTERS", 1)
-    parts = [Part(live.segment, live.segment.windows, live.base) for live in index._view.snapshot.segments]
+    parts = [
+        MeaningPart(live.segment, live.segment.windows, live.base) for live in index._view.snapshot.segments
+    ]
     engine, masks = MeaningEngine(parts), [live.live for live in index._view.snapshot.segments]
     query = corpus.query()
     assert isinstance(query.meaning, Direction)

@@ -177,3 +177,14 @@ def test_hits_say_what_they_hold(encoder: TextEncoder | ReaderEncoder, tmp_path:
     assert [word.status for word in only] == ["in part"]
     assert not index.search(index.encode_query("rate"))[0].words, "a vector has no words"
     assert bool(index.notes('"toxicology report"')) == (encoder is TEXT), "no order is kept"
+
+
+def test_a_phrase_that_was_matched_in_pairs_is_said_to_be(tmp_path: Path) -> None:
+    apart = "turbine report fund interest report rate"
+    index, _ = indexed(tmp_path / "index", READER, [apart, "turbine report rate"])
+    assert {hit.id for hit in index.search('"turbine report rate"')} == {"0", "1"}
+    for query in ('"turbine report rate"', 'fund -"turbine report rate"'):
+        (note,) = index.notes(query)
+        assert '"turbine report rate" was matched two words at a time' in note
+    assert not index.notes('"turbine report"'), "two words are one pair"
+    assert not index.notes("turbine report rate")

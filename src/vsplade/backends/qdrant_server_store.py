@@ -16,7 +16,8 @@ from vsplade.backends.address import TOKEN, Address
 from vsplade.backends.qdrant import MEANING, SCROLL, WORDS, Point, Sparse
 from vsplade.errors import EngineError
 
-SECONDS = 60
+SECONDS, FIRST_SECONDS = 60, 10
+"""That a call may take, and the first one: a server that is there answers soon."""
 OLDEST = (1, 13)
 
 
@@ -40,15 +41,17 @@ class ServerStore:
 
     def __init__(self, address: Address, client: QdrantClient | None = None) -> None:
         self._address, self._where = address, str(address)
-        self._client = client or QdrantClient(
-            url=address.url, api_key=address.token or None, timeout=SECONDS, check_compatibility=False
-        )
         if client is None:
             self._check_version()
+        self._client = client or self._connected(SECONDS)
+
+    def _connected(self, seconds: int) -> QdrantClient:
+        key = self._address.token or None
+        return QdrantClient(url=self._address.url, api_key=key, timeout=seconds, check_compatibility=False)
 
     def _check_version(self) -> None:
         try:
-            version = str(self._client.info().version)
+            version = str(self._connected(FIRST_SECONDS).info().version)
         except Exception as error:
             raise EngineError(
                 f"{self._where}: Qdrant cannot be reached ({_told(error)}). Is the server running, and is "

@@ -291,6 +291,7 @@ def export(index_dir: Where, output: str, form: str, scale: float, as_json: bool
         from vsplade.exchange.engine_files import export_engine_files
 
         pages = export_engine_files(index, Path(output), form, scale)
+        note("Note: these files follow the engine's documentation. They were not tried on a server.")
     else:
         from vsplade.exchange.vector_files import export_vectors
 

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.search.adaptive_engine import AdaptiveEngine, WorkBudget
-from vsplade.search.by_meaning import DEPTH, MeaningEngine, Part
+from vsplade.search.by_meaning import DEPTH, MeaningEngine
 from vsplade.search.conditions import Conditions
 from vsplade.search.filters import Filter
 from vsplade.search.native.work_queue import Shares
 from vsplade.search.numpy_engine import PlainEngine
 from vsplade.search.page_index import Query
-from vsplade.search.query_plan import NOTHING, Masks, Ranking, Searchable, checked_top
+from vsplade.search.query_plan import NOTHING, Masks, MeaningPart, Ranking, Searchable, checked_top
 from vsplade.search.two_stage import TwoStage
 from vsplade.store.snapshot import Snapshot
 from vsplade.types import SparseVector
@@ -41,7 +41,7 @@ class CommitView:
     @cached_property
     def meaning(self) -> MeaningEngine:
         return MeaningEngine(
-            [Part(live.segment, live.segment.windows, live.base) for live in self.snapshot.segments]
+            [MeaningPart(live.segment, live.segment.windows, live.base) for live in self.snapshot.segments]
         )
 
     def _engine(self, first_stage_terms: int, plain: bool = False) -> AdaptiveEngine:

@@ -16,6 +16,9 @@ from vsplade.types import FOUND, Encoder, QueryWord, SparseVector, TermStatistic
 NO_ORDER = (
     "The encoder {name!r} does not keep the order of words: pages that hold all words of a phrase are found."
 )
+IN_PAIRS = (
+    'The phrase "{text}" was matched two words at a time: its pairs of words may stand in different places.'
+)
 NO_WORDS = "The encoder {name!r} knows no whole words: quotes, +, - and * are ignored."
 NO_BEGINNING = "No word with the beginning {letters}* can be searched for."
 
@@ -91,7 +94,10 @@ def notes(parsed: ParsedQuery, encoder: Encoder) -> list[str]:
     found = list(parsed.notes)
     if not isinstance(encoder, WordEncoder):
         return found if parsed.plain else [*found, NO_WORDS.format(name=encoder.name)]
-    if (parsed.phrases or parsed.must_not_phrases) and not encoder.keeps_order:
+    phrases = (*parsed.phrases, *parsed.must_not_phrases)
+    if phrases and not encoder.keeps_order:
         found.append(NO_ORDER.format(name=encoder.name))
+    elif encoder.keeps_order:
+        found += [IN_PAIRS.format(text=text) for text in phrases if len(encoder.query_words(text)) > 2]
     empty = (letters for letters in parsed.beginnings if not encoder.beginning(letters).parts)
     return [*found, *(NO_BEGINNING.format(letters=letters) for letters in empty)]

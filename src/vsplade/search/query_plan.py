@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from vsplade.errors import IndexFormatError, InputError
 from vsplade.store.durable import from_bytes
+from vsplade.store.meaning_windows import StoredWindows
 from vsplade.store.postings import WEIGHTS, Inverted
 from vsplade.store.segment import Segment
 from vsplade.types import SparseVector
@@ -98,6 +99,15 @@ class Searchable:
 
     segment: Segment
     inverted: Inverted
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeaningPart:
+    """A segment, its windows (None: it has none) and the number of its first page."""
+
+    segment: Segment
+    windows: StoredWindows | None
     base: int
 
 

@@ -64,10 +64,7 @@ class CompiledEngine:
     def search(
         self, queries: Sequence[SparseVector], k: int, masks: Masks, first_stage: int = 0
     ) -> list[Ranking]:
-        rows = self._table
-        if any(mask is not None for mask in masks):
-            rows = rows.copy()
-            rows[:, segment_table.MASK] = [0 if mask is None else mask.ctypes.data for mask in masks]
+        rows = segment_table.masked(self._table, masks)
         k, first_stage = min(k, max(1, self._pages)), min(first_stage, self._pages)
         starts = np.array([0, *accumulate(map(len, queries))], dtype=np.int64)
         terms = np.concatenate([query.terms for query in queries])

@@ -10,7 +10,7 @@ weights that the query wants. It stops as soon as no candidate left can get in.
 from __future__ import annotations
 
 import numpy as np
-from numba import carray
+from numba import carray, njit
 
 from vsplade.search.native.segment_table import (
     BASE,
@@ -97,6 +97,26 @@ def _score(segment, places, query_weights):
         if places[i] >= 0:
             score += np.float64(query_weights[i]) * np.float64(weights[places[i]])
     return np.float32(score)
+
+
+@njit(nogil=True, cache=True)
+def word_scores(table, query_terms, query_weights, numbers, how_often):
+    """Of all these pages; or, unless ``how_often`` counts, the query's weights of a page's terms."""
+    scores = np.zeros(len(numbers), dtype=np.float32)
+    places = np.empty((AHEAD, len(query_terms)), dtype=np.int64)
+    _fetch_terms(table, numbers[:AHEAD])
+    for first in range(0, len(numbers), AHEAD):
+        _fetch_terms(table, numbers[first + AHEAD : first + 2 * AHEAD])
+        last = min(first + AHEAD, len(numbers))
+        for i in range(first, last):
+            s = segment_of(table, numbers[i])
+            _find_weights(table[s], numbers[i] - table[s, BASE], query_terms, places[i - first])
+        for i in range(first, last):
+            if how_often:
+                scores[i] = _score(table[segment_of(table, numbers[i])], places[i - first], query_weights)
+            else:
+                scores[i] = np.float32(query_weights.astype(np.float64)[places[i - first] >= 0].sum())
+    return scores
 
 
 @helper

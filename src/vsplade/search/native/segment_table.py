@@ -7,8 +7,12 @@ A row of the table describes a segment: counts, and the addresses of its arrays.
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from vsplade.search.query_plan import Masks
 
 PAGES, BASE, TERM_COUNT, WIDE, STRIDE = 0, 1, 2, 3, 4
 TERMS, COUNTS, PLACES, TOPS, OFFSETS, LEVELS, DENSE = 5, 6, 7, 8, 9, 10, 11
@@ -16,7 +20,18 @@ LISTED, ROW_BYTES = 12, 13
 STARTS, PAGE_TERMS, PAGE_WEIGHTS, POSTINGS = 14, 15, 16, 17
 MASK = 18
 NAME_STARTS, NAMES, NAME_BYTES = 19, 20, 21
-COLUMNS = 22
+CODES, LENGTHS, WINDOW_PAGES, CLUSTER_STARTS, BY_PAGE, PAGE_STARTS = 22, 23, 24, 25, 26, 27
+WINDOWS, CLUSTERS, DIMENSIONS = 28, 29, 30
+COLUMNS = 31
+
+
+def masked(table: NDArray[np.int64], masks: Masks) -> NDArray[np.int64]:
+    """The table with the pages that may be found (None: all of them)."""
+    if any(mask is not None for mask in masks):
+        table = table.copy()
+        table[:, MASK] = [0 if mask is None else mask.ctypes.data for mask in masks]
+    return table
+
 
 helper = njit(nogil=True, cache=True, no_cpython_wrapper=True)
 inlined = njit(nogil=True, cache=True, no_cpython_wrapper=True, forceinline=True)
@@ -36,6 +51,7 @@ def _pointer_to(dtype):
 
 
 at_u8, at_u16, at_u32 = _pointer_to(types.uint8), _pointer_to(types.uint16), _pointer_to(types.uint32)
+at_i8 = _pointer_to(types.int8)
 at_u64, at_f32 = _pointer_to(types.uint64), _pointer_to(types.float32)
 
 
@@ -79,6 +95,19 @@ def push(heap, size, value):
 @inlined
 def _worse(values, numbers, place, value, number):
     return values[place] < value or (values[place] == value and numbers[place] > number)
+
+
+@helper
+def keep_best(values, numbers, size, value, number):
+    """Put a pair into the heap of the best pairs that the arrays have room for, the worst first; returns its
+    size."""
+    if size < len(values):
+        values[size], numbers[size] = value, number
+        _rise(values, numbers, size)
+        return size + 1
+    if _worse(values, numbers, 0, value, number):
+        _sink(values, numbers, size, value, number)
+    return size
 
 
 @helper
