@@ -19,12 +19,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.search.query_plan import Masks, Ranking
+from vsplade.search import plain_windows
+from vsplade.search.query_plan import Mask, Masks, Ranking
 from vsplade.store.meaning_windows import StoredWindows
 from vsplade.store.segment import Segment
 from vsplade.types import Direction, SparseVector
@@ -36,7 +37,6 @@ LEAST_CLUSTERS = 8
 DEPTH = 50
 """Pages that words propose, and pages that meaning proposes, at least."""
 
-SMALL_VOCABULARY = 1 << 18
 LOOKED_AT = 10
 """Of so many of the best pages by words the one with most of the query's words counts."""
 LEAST_TRUST, MOST_TRUST = 0.2, 3.2
@@ -75,6 +75,36 @@ class Part:
     base: int
 
 
+class InnerLoops(Protocol):
+    """What touches every window or posting: in numpy, or compiled."""
+
+    def nearest_windows(
+        self,
+        windows: StoredWindows,
+        clusters: NDArray[np.int64],
+        vector: NDArray[np.float32],
+        mask: Mask,
+        most: int,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...
+
+    def best_cosines(
+        self, windows: StoredWindows, pages: NDArray[np.int64], vector: NDArray[np.float32]
+    ) -> NDArray[np.float32]: ...
+
+    def word_scores(
+        self, segment: Segment, pages: NDArray[np.int64], query: SparseVector, how_often: bool
+    ) -> NDArray[np.float32]: ...
+
+
+def inner_loops(compiled: bool) -> InnerLoops:
+    """``compiled`` where numba is loaded already."""
+    if not compiled:
+        return plain_windows
+    from vsplade.search.native import scan_windows
+
+    return scan_windows
+
+
 class MeaningEngine:
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
@@ -96,7 +126,7 @@ class MeaningEngine:
         self, direction: Direction, masks: Masks, depth: int, compiled: bool = False
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The ``depth`` nearest pages, and the cosine of the best window of each."""
-        scan = _compiled_scan if compiled else _scan
+        loops = inner_loops(compiled)
         numbers: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
         cosines: list[NDArray[np.float32]] = [np.zeros(0, np.float32)]
         chosen = self._clusters(direction)
@@ -104,35 +134,28 @@ class MeaningEngine:
             if part.windows is None:
                 continue
             inside = chosen[chosen < len(part.windows.starts) - 1]
-            pages, cosine = scan(part.windows, inside, direction.vector)
-            if mask is not None:
-                allowed = mask[pages]
-                pages, cosine = pages[allowed], cosine[allowed]
-            if len(cosine) > 4 * depth:
-                best = np.argpartition(-cosine, 4 * depth)[: 4 * depth]
-                pages, cosine = pages[best], cosine[best]
-            numbers.append(pages.astype(np.int64) + part.base)
+            pages, cosine = loops.nearest_windows(part.windows, inside, direction.vector, mask, 4 * depth)
+            numbers.append(pages + part.base)
             cosines.append(cosine)
         return _best_windows(np.concatenate(numbers), np.concatenate(cosines), depth)
 
     def _clusters(self, direction: Direction) -> NDArray[np.int64]:
-        """The nearest clusters that hold anything, as many as the budget allows, in ascending order."""
+        """The nearest clusters that hold anything, as many as the budget allows, nearest first: so the best
+        windows are met early, and few others are ever kept."""
         near = direction.clusters[direction.clusters < len(self._sizes)].astype(np.int64)
         near = near[self._sizes[near] > 0]
         count = max(LEAST_CLUSTERS, int(np.searchsorted(np.cumsum(self._sizes[near]), BUDGET)) + 1)
-        return np.sort(near[:count])
+        return near[:count]
 
-    def cosines(self, direction: Direction, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+    def cosines(
+        self, direction: Direction, numbers: NDArray[np.int64], compiled: bool = False
+    ) -> NDArray[np.float32]:
         """Of the best window of each of these pages; 0 for pages without any."""
         out = np.zeros(len(numbers), np.float32)
+        loops = inner_loops(compiled)
         for part, places, pages in self._located(numbers):
-            if part.windows is None:
-                continue
-            starts = part.windows.page_starts.astype(np.int64)
-            spans = np.stack([starts[pages], starts[pages + 1]], 1)
-            rows = part.windows.by_page[_ranges(spans)]
-            codes, lengths = part.windows.codes[rows], part.windows.lengths[rows]
-            out[places] = _over(np.maximum, codes.astype(np.float32) @ direction.vector / lengths, spans)
+            if part.windows is not None:
+                out[places] = loops.best_cosines(part.windows, pages, direction.vector)
         return out
 
     # -- with words -------------------------------------------------------------------------------------
@@ -144,37 +167,33 @@ class MeaningEngine:
         direction = query.meaning
         if not isinstance(direction, Direction):
             return Ranking(words.numbers[:k], words.scores[:k])
-        weight = self._weight(query, words, direction.vocabulary)
+        weight = self._weight(query, words, direction.vocabulary, compiled)
         near, cosine = self.nearest(direction, masks, max(k, DEPTH), compiled)
         new = ~np.isin(near, words.numbers)
         numbers = np.concatenate([words.numbers, near[new]])
-        scores = np.concatenate([words.scores, self._word_scores(query, near[new])]).astype(np.float64)
-        cosines = np.concatenate([self.cosines(direction, words.numbers), cosine[new]])
+        proposed = self._word_scores(query, near[new], compiled)
+        scores = np.concatenate([words.scores, proposed]).astype(np.float64)
+        cosines = np.concatenate([self.cosines(direction, words.numbers, compiled), cosine[new]])
         scores += weight * np.maximum(cosines, 0)
         best = np.lexsort((numbers, -scores))[:k]
         best = best[scores[best] > 0]
         return Ranking(numbers[best], scores[best].astype(np.float32), meaning=weight)
 
-    def _weight(self, query: SparseVector, words: Ranking, vocabulary: int) -> float:
+    def _weight(self, query: SparseVector, words: Ranking, vocabulary: int, compiled: bool) -> float:
         def covered(asked: SparseVector) -> float:
-            return float(self._word_scores(asked, words.numbers[:LOOKED_AT], how_often=False).max())
+            return float(self._word_scores(asked, words.numbers[:LOOKED_AT], compiled, how_often=False).max())
 
         return meaning_weight(query, vocabulary, float(words.scores[0]) if len(words) else None, covered)
 
     def _word_scores(
-        self, query: SparseVector, numbers: NDArray[np.int64], how_often: bool = True
+        self, query: SparseVector, numbers: NDArray[np.int64], compiled: bool, how_often: bool = True
     ) -> NDArray[np.float32]:
         """By words; or, unless ``how_often`` counts, the weights of those words that a page has at all."""
         out = np.zeros(len(numbers), np.float32)
-        if not len(query):
-            return out
-        asked = _Asked(query)
-        for part, places, pages in self._located(numbers):
-            starts = part.segment.starts
-            spans = np.stack([starts[pages], starts[pages + 1]], 1).astype(np.int64)
-            rows = _ranges(spans)
-            shared = asked.weights(part.segment.terms[rows])
-            out[places] = _over(np.add, shared * part.segment.weights[rows] if how_often else shared, spans)
+        loops = inner_loops(compiled)
+        if len(query):
+            for part, places, pages in self._located(numbers):
+                out[places] = loops.word_scores(part.segment, pages, query, how_often)
         return out
 
     def _located(
@@ -182,75 +201,9 @@ class MeaningEngine:
     ) -> Iterator[tuple[Part, NDArray[np.int64], NDArray[np.int64]]]:
         """By segment: which of the numbers lie in it, and their pages there."""
         which = np.searchsorted(self._bases, numbers, side="right") - 1
-        for n in np.unique(which).tolist():
+        for n in sorted(set(which.tolist())):
             places = np.flatnonzero(which == n)
             yield self._parts[n], places, numbers[places] - self._bases[n]
-
-
-class _Asked:
-    """The query's weight of any terms. In a small vocabulary a table is faster than a search for each."""
-
-    def __init__(self, query: SparseVector) -> None:
-        self._terms, self._weights = query.terms, query.weights.astype(np.float64)
-        last = int(query.terms[-1])
-        self._table = np.zeros(last + 2) if last < SMALL_VOCABULARY else None
-        if self._table is not None:
-            self._table[query.terms] = self._weights
-
-    def weights(self, terms: NDArray[Any]) -> NDArray[np.float64]:
-        if self._table is not None:
-            beyond = min(len(self._table) - 1, int(np.iinfo(terms.dtype).max))
-            found: NDArray[np.float64] = self._table[np.minimum(terms, terms.dtype.type(beyond))]
-            return found
-        terms = terms.astype(np.uint32)
-        places = np.minimum(np.searchsorted(self._terms, terms), len(self._terms) - 1)
-        return np.where(self._terms[places] == terms, self._weights[places], 0)
-
-
-def _ranges(spans: NDArray[np.int64]) -> NDArray[np.int64]:
-    """All rows of (n, 2) spans, one span behind the other."""
-    counts = spans[:, 1] - spans[:, 0]
-    before = np.cumsum(counts) - counts
-    rows: NDArray[np.int64] = np.arange(int(counts.sum())) + np.repeat(spans[:, 0] - before, counts)
-    return rows
-
-
-def _over(how: np.ufunc, values: NDArray[Any], spans: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The sum or the maximum over each span of ``_ranges``; 0 for an empty one."""
-    counts = spans[:, 1] - spans[:, 0]
-    out = np.zeros(len(counts), np.float32)
-    filled = counts > 0
-    if filled.any():
-        out[filled] = how.reduceat(values, (np.cumsum(counts) - counts)[filled])
-    return out
-
-
-def _scan(
-    windows: StoredWindows, clusters: NDArray[np.int64], vector: NDArray[np.float32]
-) -> tuple[NDArray[np.uint16], NDArray[np.float32]]:
-    """The pages of all windows of these clusters, and their cosines with the query."""
-    if not len(clusters):
-        return windows.pages[:0], windows.lengths[:0]
-    first, last = windows.starts[clusters].astype(np.int64), windows.starts[clusters + 1].astype(np.int64)
-    new = np.concatenate([[True], first[1:] != last[:-1]])  # neighbours are read in one go
-    ranges = zip(first[new].tolist(), np.append(last[:-1][new[1:]], last[-1]).tolist(), strict=True)
-    rows = [slice(start, end) for start, end in ranges if start < end]
-    if not rows:
-        return windows.pages[:0], windows.lengths[:0]
-    sums = [windows.codes[row].astype(np.float32) @ vector for row in rows]
-    lengths = np.concatenate([windows.lengths[row] for row in rows])
-    return np.concatenate([windows.pages[row] for row in rows]), np.concatenate(sums) / lengths
-
-
-def _compiled_scan(
-    windows: StoredWindows, clusters: NDArray[np.int64], vector: NDArray[np.float32]
-) -> tuple[NDArray[np.uint16], NDArray[np.float32]]:
-    """The same, where numba is loaded already."""
-    from vsplade.search.native.scan_windows import scan
-
-    starts = windows.starts
-    pages, cosines = scan(windows.codes, windows.lengths, windows.pages, starts, clusters, vector)
-    return pages, cosines
 
 
 def _best_windows(

@@ -16,7 +16,8 @@ from vsplade.store.postings import WEIGHTS, Inverted
 from vsplade.store.segment import Segment
 from vsplade.types import SparseVector
 
-Masks = Sequence[NDArray[np.bool_] | None]
+Mask = NDArray[np.bool_] | None
+Masks = Sequence[Mask]
 """For each segment the pages that may be found; None: all of them."""
 
 MAX_TERMS = 1 << 16

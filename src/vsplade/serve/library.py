@@ -32,7 +32,10 @@ FACET_VALUES = 50
 HIDDEN = frozenset({"path", "hash"})
 """Metadata that only a server with ``show_paths`` tells."""
 
-_COMPILE = "import sys; from vsplade import Index; Index.open(sys.argv[1], engine='numba').warm_up()"
+_COMPILE = (
+    "import sys; from vsplade import Index; from vsplade.serve.library import warm; "
+    "warm(Index.open(sys.argv[1], engine='numba'))"
+)
 
 Value = TypeVar("Value")
 
@@ -44,6 +47,12 @@ class ListedDocument:
     """The file's name, for people."""
     pages: int
     path: str | None
+
+
+def warm(index: Index) -> None:
+    """Everything that a search needs is loaded and compiled: by words, and by meaning."""
+    index.warm_up()
+    index.search("warm up", 1)
 
 
 class Library:
@@ -83,7 +92,7 @@ class Library:
                 [sys.executable, "-P", "-c", _COMPILE, str(self.folder)], env=_same_path(), check=True
             )
         compiled = Index.open(self.folder, self.index.encoder, engine="numba")
-        compiled.warm_up()
+        warm(compiled)
         with self._refreshing:
             self.index = compiled
             self._seen = ()
@@ -115,7 +124,7 @@ class Library:
             stamp = self._stamp()
             if always or stamp != self._seen:
                 if self.index.refresh() and self.ready:
-                    self.index.warm_up()
+                    warm(self.index)
                 self._seen = stamp
 
     # -- what is in it ----------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def _worse(values, numbers, place, value, number):
 
 
 @helper
-def _sink(values, numbers, size, value, number):
+def sink(values, numbers, size, value, number):
     """Put a pair into the heap of ``size`` pairs, whose first is to be replaced and will be the worst."""
     place = 0
     while True:
@@ -99,7 +99,7 @@ def _sink(values, numbers, size, value, number):
 
 
 @helper
-def _rise(values, numbers, place):
+def rise(values, numbers, place):
     """Let the pair at ``place`` take its place in the heap of those before it."""
     value, number = values[place], numbers[place]
     while place > 0:
@@ -117,8 +117,8 @@ def sort_best_first(values, numbers):
     """Sort both: largest value first, equal values by increasing number. A heap of the worst, emptied from
     behind: no memory, and no case in which it is slow."""
     for place in range(1, len(values)):
-        _rise(values, numbers, place)
+        rise(values, numbers, place)
     for last in range(len(values) - 1, 0, -1):
         value, number = values[last], numbers[last]
         values[last], numbers[last] = values[0], numbers[0]
-        _sink(values, numbers, last, value, number)
+        sink(values, numbers, last, value, number)
