@@ -145,7 +145,7 @@ def test_a_small_budget_looks_at_the_nearest_clusters_only(
     engine, masks = MeaningEngine(parts), [live.live for live in index._view.snapshot.segments]
     query = corpus.query()
     assert isinstance(query.meaning, Direction)
-    numbers, _ = engine.nearest(query.meaning, masks, 50)
+    numbers = engine.nearest(query.meaning, masks, 50)
     occupied = {int(c) for v in corpus.vectors if isinstance(v.meaning, Windows) for c in v.meaning.clusters}
     nearest = next(int(cluster) for cluster in query.meaning.clusters if int(cluster) in occupied)
     inside = {

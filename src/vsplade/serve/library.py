@@ -88,6 +88,10 @@ class Library:
         else:
             warm(self.index)
         self.ready = True
+        if self.index.identity.name.startswith(
+            "reader"
+        ):  # there may be scans, whose words are read to be marked
+            self.sight.warm_up()
 
     def _compile(self, folder: Path) -> None:
         with open(Path(self._settings.uploads) / ".jobs" / "warm.lock", "w") as lock:
