@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from vsplade.store.segment import hash_id
@@ -22,3 +26,15 @@ def where(place: str, folder: Path, name: str = "pages") -> Path | str:
         "qdrant": f"qdrant://{folder}/edge.qdrant/{name}",
         "qdrant-client": f"qdrant://{MEMORY}{hash_id(str(folder)):x}/{name}",
     }[place]
+
+
+@contextmanager
+def milvus_server(folder: Path, port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """The small edition's own server, in a process of its own; with the address of an index there."""
+    command = [sys.executable, "-m", "milvus_lite", "server", "--data-dir", str(folder / "data")]
+    process = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port)])
+    try:
+        yield process, f"milvus://127.0.0.1:{port}/pages"
+    finally:
+        process.kill()
+        process.wait()

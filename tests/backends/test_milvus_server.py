@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.backends.places import milvus_server
 from tests.backends.test_bad_engines import unused_port
 from tests.backends.test_conformance import PAGES, Corpus, agree, fill
 
@@ -19,12 +19,8 @@ from vsplade.search.open_index import open_index
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    port = unused_port()
-    command = [sys.executable, "-m", "milvus_lite", "server", "--data-dir", str(tmp_path / "data")]
-    process = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port)])
-    yield process, f"milvus://127.0.0.1:{port}/pages"
-    process.kill()
-    process.wait()
+    with milvus_server(tmp_path, unused_port()) as running:
+        yield running
 
 
 def wait_for(address: str) -> None:

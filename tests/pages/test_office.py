@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from vsplade import Index, index_paths
 from vsplade.pages import FileProblem, Limits, RenderedPage, name_files, office, render
 from vsplade.pages.office import missing_office
 
@@ -134,6 +136,37 @@ def test_each_kind_becomes_pages(tmp_path: Path) -> None:
     assert "second chapter" in (shown[-1][1] or ""), "in the order of the book, not of the archive"
     images = [page.page.image for page in found if isinstance(page, RenderedPage)]
     assert all(sum(image.histogram()[:200]) > 20 for image in images), "there is ink"
+
+
+def by_libreoffice(source: Path, suffix: str) -> Path:
+    """A real file of a kind that cannot be written by hand, made of another one."""
+    program = shutil.which("soffice") or shutil.which("libreoffice")
+    assert program is not None
+    profile = f"-env:UserInstallation={(source.parent / 'profile').as_uri()}"
+    command = [program, profile, "--headless", "--convert-to", suffix, source.name]
+    subprocess.run(command, cwd=source.parent, check=True, capture_output=True, timeout=120)
+    return source.with_suffix(f".{suffix}")
+
+
+def test_files_that_libreoffice_wrote_are_found(tmp_path: Path) -> None:
+    """The kinds of Microsoft Office, old and new."""
+    paragraph = "<text:p>Whale oil for the lamp</text:p>"
+    letter = open_document(tmp_path / "letter.odt", "text", paragraph)
+    row = f'<table:table-row><table:table-cell office:value-type="string">{paragraph}</table:table-cell>'
+    table = f'<table:table table:name="t">{row}</table:table-row></table:table>'
+    stores = open_document(tmp_path / "stores.ods", "spreadsheet", table)
+    frame = '<draw:frame svg:width="20cm" svg:height="5cm" svg:x="1cm" svg:y="1cm"><draw:text-box>'
+    slide = f"{frame}{paragraph}</draw:text-box></draw:frame></draw:page>"
+    slides = "".join(f'<draw:page draw:name="{name}">{slide}' for name in "ab")
+    talk = open_document(tmp_path / "talk.odp", "presentation", slides)
+    kinds = ((letter, "doc"), (stores, "xls"), (stores, "xlsx"), (talk, "ppt"), (talk, "pptx"))
+    files = [by_libreoffice(source, suffix) for source, suffix in kinds]
+    report = index_paths(files, tmp_path / "index", "text", limits=Limits(max_seconds=200))
+    assert (report.pages, report.failures) == (7, ())
+    hits = Index.open(tmp_path / "index").search('"whale oil"', k=20)
+    found = [(Path(str(hit.metadata["path"])).name, hit.page_num) for hit in hits]
+    one_page = [(name, 1) for name in ("letter.doc", "stores.xls", "stores.xlsx", "talk.ppt", "talk.pptx")]
+    assert sorted(found) == sorted([*one_page, ("talk.ppt", 2), ("talk.pptx", 2)])
 
 
 def test_a_file_is_converted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,10 +53,10 @@ class Corpus:
         half = len(self.vectors) // 2
         with IndexWriter(folder, identity) as writer:
             for number, vector in enumerate(self.vectors[: half + 1]):
-                writer.add(f"p{number}", vector)
+                writer.add(f"p{number}", vector, {"year": number % 3})
         with IndexWriter(folder, identity) as writer:
             for number, vector in enumerate(self.vectors[half:], half):
-                writer.add(f"p{number}", vector)
+                writer.add(f"p{number}", vector, {"year": number % 3})
             writer.add("gone", self.vectors[0])
         with IndexWriter(folder, identity) as writer:
             writer.delete("gone")
@@ -106,6 +106,22 @@ def test_equals_a_plain_computation(
         assert [hit.score for hit in hits] == pytest.approx(list(expected.values()), abs=1e-4)
         for hit in hits:
             assert hit.score == pytest.approx(plain(corpus.vectors, query, pages)[hit.id], abs=1e-4)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000), pages=st.integers(1, 150), k=st.integers(1, 60))
+def test_both_engines_find_the_same_with_filters(
+    seed: int, pages: int, k: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    corpus = Corpus(seed, pages)
+    index = corpus.index(tmp_path_factory.mktemp("index"))
+    compiled = Index.open(index.where, engine="numba")
+    for filter in (None, {"year": [1, 2]}):
+        query = corpus.query()
+        wanted = index.search(query, k, filter)
+        found = compiled.search(query, k, filter)
+        assert [hit.score for hit in found] == pytest.approx([hit.score for hit in wanted], abs=1e-4)
+        assert {hit.id for hit in found} == {hit.id for hit in wanted} or len(wanted) == k
 
 
 def test_merging_keeps_windows(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def looking(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Te
 class Program:
     """``vsplade serve`` as users run it."""
 
-    def __init__(self, index: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
+    def __init__(self, index: Path | str, *arguments: str, env: dict[str, str] | None = None) -> None:
         command = [
             sys.executable,
             "-m",
@@ -136,6 +136,7 @@ class Program:
                     f"the server ended: {self.process.stderr.read() if self.process.stderr else ''}"
                 )
             told += line
+        assert "url" in json.loads(told), told
         self.url: str = json.loads(told)["url"]
 
     def ready(self, seconds: float = 240.0) -> Program:
@@ -160,16 +161,27 @@ class Program:
 
 
 @pytest.fixture
-def program(made: Path, tmp_path: Path) -> Iterator[Callable[..., Program]]:
+def program_at() -> Iterator[Callable[..., Program]]:
+    """Starts ``vsplade serve --index`` with this place."""
     running: list[Program] = []
 
-    def begin(*arguments: str, **more: object) -> Program:
-        index = tmp_path / "pages.vsplade"
-        if not index.exists():
-            shutil.copytree(made, index)
+    def begin(index: Path | str, *arguments: str, **more: object) -> Program:
         running.append(Program(index, *arguments, **more))  # type: ignore[arg-type]
         return running[-1]
 
     yield begin
     for each in running:
         each.end()
+
+
+@pytest.fixture
+def program(made: Path, tmp_path: Path, program_at: Callable[..., Program]) -> Callable[..., Program]:
+    """On a copy of the samples' index."""
+
+    def begin(*arguments: str, **more: object) -> Program:
+        index = tmp_path / "pages.vsplade"
+        if not index.exists():
+            shutil.copytree(made, index)
+        return program_at(index, *arguments, **more)
+
+    return begin

@@ -16,7 +16,8 @@ import httpx
 import pytest
 from tests.serve.conftest import EXAMPLES, KEY, Program
 
-from vsplade import Index, index_paths
+from vsplade import Index, IndexWriter, index_paths
+from vsplade.store.identity import EncoderIdentity
 
 Begin = Callable[..., Program]
 
@@ -63,6 +64,15 @@ def test_beyond_this_machine_only_with_a_key(tmp_path: Path, made: Path) -> None
     assert refused.returncode == 2
     assert "at least" in refused.stderr
     assert "short" not in refused.stderr.replace("shorter", "")
+
+
+def test_an_index_of_another_encoder_is_refused_at_once(tmp_path: Path) -> None:
+    IndexWriter(tmp_path / "old", EncoderIdentity("reader", "of-an-earlier-model", 30_720)).close()
+    command = [sys.executable, "-m", "vsplade", "serve", "--index", str(tmp_path / "old"), "--port", "0"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 2
+    assert "of-an-earlier-model" in refused.stderr
+    assert "index the files again" in refused.stderr
 
 
 def test_a_port_in_use_is_an_error_for_people(program: Begin) -> None:

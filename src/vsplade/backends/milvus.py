@@ -74,8 +74,9 @@ class MilvusCollection:
             self._there = {name for name in wanted if self._client.has_collection(name)}
             for name in self._there:
                 check_fields(self._client, name, wanted[name], self.where)
-                if not self._lite:
-                    self._client.load_collection(name, replica_number=self._address.replicas)
+                # A file that another process wrote is closed to searches until this, too.
+                copies = {} if self._lite else {"replica_number": self._address.replicas}
+                self._client.load_collection(name, **copies)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

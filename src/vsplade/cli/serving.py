@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import click
 
 from vsplade.backends.address import Where
 from vsplade.cli.common import (
-    folder_of,
     index_option,
     json_option,
     note,
@@ -20,7 +21,7 @@ from vsplade.cli.common import (
     printable,
     say,
 )
-from vsplade.errors import InputError, MissingExtraError
+from vsplade.errors import InputError, MissingExtraError, VspladeError
 
 
 @click.command()
@@ -97,12 +98,11 @@ def serve(
 
     keys = read_keys(key_file)
     check_exposure(host, keys)
-    folder = folder_of(index_dir, "serve")
-    begin_index(folder, encoder, read_only)
+    where = index_dir.resolve() if isinstance(index_dir, Path) else index_dir
     limits = ServeLimits(upload_bytes=max_upload) if max_upload else ServeLimits()
     settings = Settings(
-        index_dir=str(folder.resolve()),
-        uploads=str((uploads or default_uploads(folder)).resolve()),
+        index_dir=str(where),
+        uploads=str((uploads or default_uploads(where)).resolve()),
         roots=tuple(str(root.resolve()) for root in roots),
         keys=keys,
         hosts=hosts,
@@ -110,7 +110,8 @@ def serve(
         show_paths=show_paths,
         limits=limits,
     )
-    count = workers or max(1, (os.cpu_count() or 1) // 2)
+    (begin_apart if settings.in_one_process else begin_index)(where, encoder, read_only)
+    count = workers or (1 if settings.in_one_process else max(1, (os.cpu_count() or 1) // 2))
     supervisor = Supervisor(settings, host, port, count, note)
     if as_json:
         print_json({"url": supervisor.url, "index": settings.index_dir, "workers": count, "pid": os.getpid()})
@@ -150,25 +151,41 @@ def read_keys(key_file: Path | None) -> tuple[str, ...]:
     return keys
 
 
-def begin_index(index_dir: Path, encoder: str | None, read_only: bool) -> None:
-    """An index that is not there yet begins empty: documents can be added in the browser."""
+def begin_index(where: Where, encoder: str | None, read_only: bool) -> None:
+    """An index that is not there yet begins empty: documents can be added in the browser. One that another
+    encoder made is refused here: no search in it could be answered.
+    """
+    from vsplade.backends.open_writer import named_encoder, open_writer
     from vsplade.encode import load_encoder
-    from vsplade.search.index import Index
-    from vsplade.store import manifest
-    from vsplade.store.writer import IndexWriter
+    from vsplade.search.open_index import open_index
 
-    if manifest.exists(index_dir):
-        if encoder:
-            Index.open(index_dir, encoder=load_encoder(encoder))
-        else:
-            Index.open(index_dir)
+    if named_encoder(where) is not None:
+        with closing(open_index(where, load_encoder(encoder) if encoder else None)) as index:
+            index.encoder  # noqa: B018  (loads and checks it)
         return
     if read_only:
         raise InputError(
-            f"{index_dir}: there is no index here, and --read-only lets none begin. Run vsplade index first."
+            f"{where}: there is no index here, and --read-only lets none begin. Run vsplade index first."
         )
-    with IndexWriter(index_dir, load_encoder(encoder)):
+    with open_writer(where, load_encoder(encoder)):
         pass
+
+
+def begin_apart(where: Where, encoder: str | None, read_only: bool) -> None:
+    """In a process that ends again: what only one can have open is left to the worker."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        told = pool.submit(_trouble, where, encoder, read_only).result()
+    if told:
+        raise InputError(told)
+
+
+def _trouble(where: Where, encoder: str | None, read_only: bool) -> str | None:
+    """As a sentence: not every error can go from one process to another."""
+    try:
+        begin_index(where, encoder, read_only)
+    except VspladeError as error:
+        return str(error)
+    return None
 
 
 COMMANDS = (serve, mcp)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,11 @@ class CollectionIndex(PageIndex):
         for page in self._collection.briefs(Narrowing(among=(key_of(id),))):
             return page.metadata
         raise InputError(f"{self.where}: there is no page {id!r} in this index.")
+
+    def listed(self, most: int) -> list[tuple[str, Metadata]]:
+        """Pages with their metadata, in page order; of more than ``most`` pages just some."""
+        pages = islice(self._collection.briefs(Narrowing()), most)
+        return [(page.id, page.metadata) for page in sorted(pages, key=lambda page: page.place)]
 
     def metadata_keys(self) -> list[str]:
         """Those that any page ever had."""

@@ -110,6 +110,10 @@ class PageIndex(ABC):
     def __len__(self) -> int:
         return self.pages
 
+    def close(self) -> None:
+        """Give back what is held open; of a folder there is nothing."""
+        return None
+
     @property
     def encoder(self) -> Encoder:
         """The encoder given to ``open``, or the one that the index names (loaded once)."""

@@ -111,6 +111,13 @@ class Sight:
         with self._reading:  # one page at a time: reading uses every core by itself
             return tuple(_read(page.image)), False
 
+    def warm_up(self) -> None:
+        """Load what reads scans, so that the first one does not wait for it."""
+        from PIL import Image as Images
+
+        with self._reading:
+            _read(Images.new("L", (64, 64), "white"))
+
     def see(self, path: str, number: int, matches: Iterable[TermMatch]) -> Seen:
         words, layer = self.words(path, number)
         return Seen(words, tuple(find_marks(words, matched_tokens(matches))), layer)

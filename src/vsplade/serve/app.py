@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import traceback
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -33,6 +33,7 @@ from vsplade.serve.settings import Settings
 
 REFRESH_SECONDS = 0.25
 """How often a worker looks for a new commit."""
+NOT_READY = "The index cannot be searched yet. The server's log says why."
 _SCRIPTS = ("app.js", "api.js", "dom.js", "library.js", "viewer.js")
 STATIC = {**dict.fromkeys(_SCRIPTS, "text/javascript"), "style.css": "text/css", "icon.svg": "image/svg+xml"}
 _JSON = "application/json"
@@ -99,13 +100,16 @@ class Server:
 
     async def _follow(self) -> None:
         """Warm up, then move to every new commit. An index that cannot be read now may be readable later."""
-        await asyncio.to_thread(self.library.warm_up)
+        library = self.library
         while True:
-            await asyncio.sleep(REFRESH_SECONDS)
             try:
-                await asyncio.to_thread(self.library.refresh)
-            except VspladeError:
-                traceback.print_exc()
+                await asyncio.to_thread(library.refresh if library.ready else library.warm_up)
+                library.trouble = None
+                await asyncio.sleep(REFRESH_SECONDS)
+            except Exception as error:  # whatever it is, the next try may go well
+                if str(error) != library.trouble:  # told once, not at every try
+                    library.trouble = str(error)
+                    print(f"vsplade serve: {error}", file=sys.stderr, flush=True)
                 await asyncio.sleep(2)
 
     # -- search -----------------------------------------------------------------------------------------
@@ -162,8 +166,8 @@ class Server:
         return {
             "version": vsplade.__version__,
             "pages": index.pages,
-            "documents": len(library.documents()),
-            "bytes": int(index.statistics()["bytes"]),
+            "documents": len(library.contents().documents),
+            "bytes": library.bytes,
             "generation": index.generation,
             "encoder": index.identity.name,
             "fusable": library.fusable,
@@ -180,14 +184,15 @@ class Server:
         }
 
     async def facets(self, request: Request) -> Response:
-        return JSONResponse({"facets": await self.library.run(self.library.facets)})
+        return JSONResponse({"facets": (await self.library.run(self.library.contents)).facets})
 
     async def health(self, request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
     async def readiness(self, request: Request) -> Response:
         if not self.library.ready:
-            raise RequestError(503, "starting", "The server is warming up.", 1)
+            told = "The server is warming up." if not self.library.trouble else NOT_READY
+            raise RequestError(503, "starting", told, 1)
         return JSONResponse({"status": "ready"})
 
     async def prometheus(self, request: Request) -> Response:

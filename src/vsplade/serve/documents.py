@@ -19,8 +19,9 @@ from starlette.routing import Route
 from vsplade.ingest import OWN_KEYS
 from vsplade.pages.formats import HEAD, looks_like
 from vsplade.pages.naming import suffix
+from vsplade.serve.contents import ListedDocument
 from vsplade.serve.jobs import JobStore, StoredJob
-from vsplade.serve.library import Library, ListedDocument
+from vsplade.serve.library import Library
 from vsplade.serve.paths import MEDIA_TYPES, checked_name, checked_paths
 from vsplade.serve.request_body import check_length, json_body, parameters, too_large, whole_number
 from vsplade.serve.request_errors import RequestError, bad_request, not_found
@@ -59,7 +60,7 @@ class DocumentRoutes:
             whole_number("offset", given["offset"], 0, 10**9),
             whole_number("limit", given["limit"], 1, 1000),
         )
-        found = await self._library.run(self._library.documents)
+        found = (await self._library.run(self._library.contents)).documents
         wanted = given["name"].lower()
         chosen = [one for one in found.values() if wanted in one.name.lower()]
         shown = [self._shown(one) for one in chosen[offset : offset + limit]]
@@ -72,10 +73,7 @@ class DocumentRoutes:
         return facts
 
     async def _find(self, doc_id: str) -> ListedDocument:
-        found = await self._library.run(self._library.documents)
-        if doc_id not in found:
-            raise not_found(f"There is no document {doc_id!r}.")
-        return found[doc_id]
+        return await self._library.run(lambda: self._library.document(doc_id))
 
     async def one(self, request: Request) -> Response:
         document = await self._find(request.path_params["doc_id"])
@@ -90,7 +88,7 @@ class DocumentRoutes:
         found = list(index.ids({"doc_id": document.doc_id}))
         if not found and document.doc_id in index:
             found = [document.doc_id]
-        numbered = [(int(index.metadata(id).get("page_num") or 1), id) for id in found]
+        numbered = [(int(facts.get("page_num") or 1), id) for id, facts in index.known(found).items()]
         return [{"page_num": number, "id": id} for number, id in sorted(numbered)]
 
     async def file(self, request: Request) -> Response:
@@ -122,7 +120,8 @@ class DocumentRoutes:
         if job is None:
             raise not_found("There is no such job; finished ones are forgotten after a while.")
         if job.ended:
-            await self._library.run(self._library.refresh)  # who sees a job done shall find its pages
+            # Who sees a job done shall find its pages.
+            await self._library.run(lambda: self._library.refresh(always=True))
         return JSONResponse(_job_json(job))
 
     async def list_problems(self, request: Request) -> Response:
@@ -217,7 +216,7 @@ class DocumentRoutes:
             await asyncio.sleep(0.05)
             now = await self._library.run(lambda: self._jobs.get(job.id))
             if now is not None and now.ended:
-                await self._library.run(self._library.refresh)
+                await self._library.run(lambda: self._library.refresh(always=True))
                 return JSONResponse(_job_json(now))
         return _accepted(job)
 

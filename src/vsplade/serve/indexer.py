@@ -13,20 +13,19 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
-from pathlib import Path
 
+from vsplade.backends.open_writer import open_writer
 from vsplade.errors import IndexLockedError, InputError, VspladeError
 from vsplade.ingest import index_paths
 from vsplade.ingest.records import read_records, write_record
 from vsplade.pages import Limits, discover
 from vsplade.pages.picture import THUMBNAIL
-from vsplade.search.index import Index
+from vsplade.search.open_index import open_index
 from vsplade.serve.jobs import DONE, FAILED, RUNNING, JobStore, StoredJob
 from vsplade.serve.paths import inside
 from vsplade.serve.settings import Settings
-from vsplade.store.writer import IndexWriter
 from vsplade.types import Encoder
 
 ATTEMPTS = 3
@@ -45,7 +44,7 @@ class Indexer:
         self._settings = settings
         self._store = JobStore(settings.uploads)
         self._store.prepare()
-        self._folder = Path(settings.index_dir)
+        self._where = settings.where
         self._encoder: Encoder | None = None
         asked = settings.limits
         self._limits = Limits(
@@ -56,6 +55,8 @@ class Indexer:
         )
 
     def run_forever(self, stop: threading.Event) -> None:
+        if sys.platform == "linux" or threading.current_thread() is threading.main_thread():
+            os.nice(10)  # searches come first; on Linux it is this thread alone that waits
         self._store.clean()
         while not stop.is_set():
             if self.run_pending(stop):
@@ -103,7 +104,8 @@ class Indexer:
                 return
         failed = job.kind != "delete" and not job.report.get("pages") and bool(job.report.get("failures"))
         told = job.report["failures"][0]["reason"] if failed else None
-        generation = Index.open(self._folder).generation
+        with closing(open_index(self._where)) as index:
+            generation = index.generation
         self._store.finish(job, FAILED if failed else DONE, error=told, generation=generation)
 
     # -- adding -----------------------------------------------------------------------------------------
@@ -151,7 +153,7 @@ class Indexer:
 
         report = index_paths(
             files,
-            self._folder,
+            self._where,
             encoder,
             limits=self._limits,
             metadata=job.metadata or None,
@@ -165,13 +167,13 @@ class Indexer:
 
     def _load(self) -> Encoder:
         if self._encoder is None:
-            self._encoder = Index.open(self._folder).encoder
+            with closing(open_index(self._where)) as index:
+                self._encoder = index.encoder
         return self._encoder
 
     def _forget_removed(self, files: list[str]) -> None:
         """A file whose pages were removed counts as done; who adds it again wants it back."""
-        index = Index.open(self._folder)
-        with IndexWriter(self._folder) as writer:
+        with closing(open_index(self._where)) as index, open_writer(self._where) as writer:
             records = read_records(writer)
             for path in files:
                 record = records.get(path)
@@ -193,11 +195,11 @@ class Indexer:
     # -- removing ---------------------------------------------------------------------------------------
 
     def _delete(self, job: StoredJob) -> StoredJob:
-        index = Index.open(self._folder)
-        pages = list(index.ids({"doc_id": job.name})) or ([job.name] if job.name in index else [])
-        paths = {str(index.metadata(id).get("path", "")) for id in pages}
+        with closing(open_index(self._where)) as index:
+            pages = list(index.ids({"doc_id": job.name})) or ([job.name] if job.name in index else [])
+            paths = {str(facts.get("path", "")) for facts in index.known(pages).values()}
         uploaded = [path for path in paths if path and inside(path, (self._settings.uploads,))]
-        with IndexWriter(self._folder) as writer:
+        with open_writer(self._where) as writer:
             for id in pages:
                 writer.delete(id)
             for path in uploaded:
@@ -223,8 +225,6 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    if hasattr(os, "nice"):
-        os.nice(10)  # searches come first
     threading.Thread(target=wait_for_parent, daemon=True).start()
     with suppress(KeyboardInterrupt):  # what was done of a job is committed; the next indexer goes on
         Indexer(settings).run_forever(stop)

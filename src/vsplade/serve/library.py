@@ -7,43 +7,44 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, TypeVar
-
-import numpy as np
+from typing import IO, TypeVar
 
 from vsplade.encode.with_text import PairedEncoder
-from vsplade.ingest import OWN_KEYS
 from vsplade.pages import Limits
 from vsplade.pages.viewer import PageViewer
+from vsplade.search.collection_index import CollectionIndex
 from vsplade.search.index import Index
+from vsplade.search.open_index import open_index
+from vsplade.search.page_index import PageIndex
 from vsplade.search.page_view import Sight
+from vsplade.serve.contents import Contents, ListedDocument, contents, documents_of
 from vsplade.serve.request_errors import RequestError, not_found
 from vsplade.serve.settings import Settings
 from vsplade.store import manifest
 from vsplade.types import Json, MeaningEncoder, Metadata
 
 THREADS = 4
-FACET_VALUES = 50
-"""Values of one metadata key that are offered for filtering."""
+ASK_SECONDS = 1.0
+"""Between two questions to an engine whether there is something new."""
 HIDDEN = frozenset({"path", "hash"})
 """Metadata that only a server with ``show_paths`` tells."""
 
-_COMPILE = "import sys; from vsplade import Index; Index.open(sys.argv[1], engine='numba').warm_up()"
+_COMPILE = (
+    "import sys; from vsplade import Index; from vsplade.serve.library import warm; "
+    "warm(Index.open(sys.argv[1], engine='numba'))"
+)
 
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True)
-class ListedDocument:
-    doc_id: str
-    name: str
-    """The file's name, for people."""
-    pages: int
-    path: str | None
+def warm(index: PageIndex) -> None:
+    """Everything that a search needs is loaded and compiled: by words, and by meaning."""
+    index.warm_up()
+    index.search("warm up", 1)
 
 
 class Library:
@@ -51,9 +52,7 @@ class Library:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # Answers at once; the compiled engine takes over when it is ready.
-        self.index = Index.open(settings.index_dir, engine="numpy")
-        self.folder = Path(settings.index_dir)
+        self.index = self._open()
         asked = settings.limits
         limits = Limits(max_pages=asked.pages, max_pixels=asked.pixels, max_seconds=min(asked.seconds, 20.0))
         self._viewer = PageViewer(1, limits)
@@ -63,12 +62,19 @@ class Library:
         self._working = 0
         self._refreshing = threading.Lock()
         self._seen = self._stamp()
-        self._documents: tuple[int, dict[str, ListedDocument]] | None = None
-        self._facets: tuple[int, list[dict[str, Any]]] | None = None
+        self._contents: tuple[object, Contents] | None = None
+        self.trouble: str | None = None
+        """Why it does not get ready, or cannot follow the index."""
+
+    def _open(self) -> PageIndex:
+        where = self._settings.where
+        # A folder answers at once; the compiled engine takes over when it is ready.
+        return Index.open(where, engine="numpy") if isinstance(where, Path) else open_index(where)
 
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
         self._viewer.close()
+        self.index.close()
 
     def warm_up(self) -> None:
         """The encoder and the compiled search, before the first query needs them.
@@ -77,17 +83,25 @@ class Library:
         own does that, one for all workers, because no thread here could run meanwhile.
         """
         self.index.encode_query("warm up")
+        if isinstance(self.index, Index):
+            self._compile(self.index.folder)
+        else:
+            warm(self.index)
+        self.ready = True
+        if self.index.identity.name.startswith(
+            "reader"
+        ):  # there may be scans, whose words are read to be marked
+            self.sight.warm_up()
+
+    def _compile(self, folder: Path) -> None:
         with open(Path(self._settings.uploads) / ".jobs" / "warm.lock", "w") as lock:
             _lock(lock)
-            subprocess.run(
-                [sys.executable, "-P", "-c", _COMPILE, str(self.folder)], env=_same_path(), check=True
-            )
-        compiled = Index.open(self.folder, self.index.encoder, engine="numba")
-        compiled.warm_up()
+            subprocess.run([sys.executable, "-P", "-c", _COMPILE, str(folder)], env=_same_path(), check=True)
+        compiled = Index.open(folder, self.index.encoder, engine="numba")
+        warm(compiled)
         with self._refreshing:
             self.index = compiled
             self._seen = ()
-        self.ready = True
 
     async def run(self, work: Callable[[], Value]) -> Value:
         """In a thread; when too many wait already, the caller is sent away instead."""
@@ -102,9 +116,14 @@ class Library:
     # -- following the index ----------------------------------------------------------------------------
 
     def _stamp(self) -> tuple[int, ...]:
-        """Changes with every commit: a manifest is replaced whole."""
+        """Changes with every commit of a folder: a manifest is replaced whole. Of an engine it is the time:
+        it must be asked, which is not done as often.
+        """
+        where = self._settings.where
+        if not isinstance(where, Path):
+            return (int(time.monotonic() / ASK_SECONDS),)
         try:
-            state = os.stat(self.folder / manifest.NAME)
+            state = os.stat(where / manifest.NAME)
         except OSError:
             return ()
         return state.st_mtime_ns, state.st_ino, state.st_size
@@ -115,7 +134,7 @@ class Library:
             stamp = self._stamp()
             if always or stamp != self._seen:
                 if self.index.refresh() and self.ready:
-                    self.index.warm_up()
+                    warm(self.index)
                 self._seen = stamp
 
     # -- what is in it ----------------------------------------------------------------------------------
@@ -140,22 +159,32 @@ class Library:
         encoder = self.index.encoder
         return isinstance(encoder, MeaningEncoder) and encoder.encode_meaning("meaning") is not None
 
-    def documents(self) -> dict[str, ListedDocument]:
-        """By name, in the order that they were added."""
-        view = self.index.commit
-        generation = view.manifest.generation
-        if self._documents is None or self._documents[0] != generation:
-            self._documents = (generation, _documents(view))
-        return self._documents[1]
+    @property
+    def inline_pages(self) -> int:
+        """Pages that a search in this very process goes through; 0 where an engine elsewhere does that."""
+        return self.index.pages if isinstance(self.index, Index) else 0
 
-    def facets(self) -> list[dict[str, Any]]:
-        """What pages can be filtered by: the users' own keys, with their most frequent values."""
-        view = self.index.commit
-        generation = view.manifest.generation
-        if self._facets is None or self._facets[0] != generation:
-            keys = [key for key in self.index.metadata_keys() if key not in OWN_KEYS]
-            self._facets = (generation, [_facet(view, key) for key in keys])
-        return self._facets[1]
+    @property
+    def bytes(self) -> int | None:
+        """On disk; an engine keeps that to itself."""
+        known = self.index.statistics().get("bytes")
+        return None if known is None else int(known)
+
+    def contents(self) -> Contents:
+        index = self.index
+        commit = index.commit
+        if self._contents is None or self._contents[0] is not commit:
+            self._contents = (commit, contents(index))
+        return self._contents[1]
+
+    def document(self, doc_id: str) -> ListedDocument:
+        found = self.contents().documents.get(doc_id)
+        if found is None and isinstance(self.index, CollectionIndex):  # too many to be listed
+            ids = list(self.index.ids({"doc_id": doc_id}))
+            found = documents_of(self.index.known(ids).items()).get(doc_id)
+        if found is None:
+            raise not_found(f"There is no document {doc_id!r}.")
+        return found
 
 
 def _same_path() -> dict[str, str]:
@@ -168,52 +197,3 @@ def _lock(stream: IO[str]) -> None:
         import fcntl
 
         fcntl.flock(stream, fcntl.LOCK_EX)
-
-
-def _documents(snapshot: Any) -> dict[str, ListedDocument]:
-    found: dict[str, ListedDocument] = {}
-    for live in snapshot.segments:
-        segment = live.segment
-        pages = np.arange(segment.pages) if live.live is None else np.flatnonzero(live.live)
-        column, paths = segment.column("doc_id"), segment.column("path")
-        codes = np.zeros(segment.pages, np.int64) if column is None else np.asarray(column.codes, np.int64)
-        for code, first, count in zip(
-            *np.unique(codes[pages], return_index=True, return_counts=True), strict=True
-        ):
-            members = pages[codes[pages] == code] if not code else pages[first : first + 1]
-            for page in members.tolist():
-                path_code = int(paths.codes[page]) if paths is not None else 0
-                path = str(paths.values[path_code - 1]) if paths is not None and path_code else None
-                doc_id = str(column.values[int(code) - 1]) if code else path or segment.id(page)
-                before = found.get(doc_id)
-                number = int(count) if code else 1
-                found[doc_id] = ListedDocument(
-                    doc_id,
-                    os.path.basename(path) if path else doc_id,
-                    number + (before.pages if before else 0),
-                    path,
-                )
-    return found
-
-
-def _facet(snapshot: Any, key: str) -> dict[str, Any]:
-    counts: dict[Json, int] = {}
-    for live in snapshot.segments:
-        column = live.segment.column(key)
-        if column is None:
-            continue
-        codes = np.asarray(column.codes) if live.live is None else np.asarray(column.codes)[live.live]
-        for code, count in zip(*np.unique(codes, return_counts=True), strict=True):
-            if code:
-                for value in _each(column.values[int(code) - 1]):
-                    counts[value] = counts.get(value, 0) + int(count)
-    best = sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))[:FACET_VALUES]
-    return {
-        "key": key,
-        "values": [{"value": value, "pages": count} for value, count in best],
-        "more": max(0, len(counts) - len(best)),
-    }
-
-
-def _each(value: Any) -> list[Json]:
-    return list(value) if isinstance(value, list | tuple) else [value]

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import json
 
-from vsplade.errors import IndexFormatError, IndexLockedError, InputError, PageError, VspladeError
+from vsplade.errors import (
+    EngineError,
+    IndexFormatError,
+    IndexLockedError,
+    InputError,
+    PageError,
+    VspladeError,
+)
 
 
 class RequestError(Exception):
@@ -42,4 +49,11 @@ def from_vsplade(error: VspladeError) -> RequestError:
         return RequestError(503, "busy", "The index is being written by another process. Try again.", 2)
     if isinstance(error, IndexFormatError):
         return RequestError(503, "index_unusable", "The index cannot be read. The server's log says why.", 10)
+    if isinstance(error, EngineError):
+        return RequestError(
+            503,
+            "engine_unavailable",
+            "The engine of this index does not answer. The server's log says why.",
+            5,
+        )
     return RequestError(500, "failed", "The request failed. The server's log says why.")

@@ -46,7 +46,7 @@ class Answers:
 
     def quick(self, path: str, query: bytes) -> tuple[int, bytes] | None:
         """A plain search on an index of usual size, answered on the spot."""
-        if path != "/v1/search" or self._library.index.pages > INLINE_PAGES:
+        if path != "/v1/search" or not 0 < self._library.inline_pages <= INLINE_PAGES:
             return None
         try:
             asked = parse_query_string(query, self._limits)

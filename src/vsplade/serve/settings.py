@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from vsplade.backends.address import Where, as_where, parse_address
 from vsplade.errors import InputError
 
 KEY_LEAST = 16
@@ -48,6 +49,7 @@ class Settings:
     """Everything that the processes of a server share."""
 
     index_dir: str
+    """A folder, or the address of an index on another engine."""
     uploads: str
     """Where uploaded files are kept."""
     roots: tuple[str, ...] = ()
@@ -71,6 +73,16 @@ class Settings:
                     "python3 -c 'import secrets; print(secrets.token_urlsafe(32))'"
                 )
 
+    @property
+    def where(self) -> Where:
+        return as_where(self.index_dir)
+
+    @property
+    def in_one_process(self) -> bool:
+        """Whether only one process may have the index open: an engine's own file on this machine."""
+        where = self.where
+        return isinstance(where, str) and parse_address(where).path is not None
+
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 
@@ -82,9 +94,14 @@ class Settings:
         return cls(**given, limits=limits)
 
 
-def default_uploads(index_dir: Path) -> Path:
-    """Beside the index, so that the one can be deleted and built again without the other."""
-    return index_dir.with_name(index_dir.name + ".uploads")
+def default_uploads(where: Where) -> Path:
+    """Beside the index, so that the one can be deleted and built again without the other. For an index on a
+    server it is here, by the name of the collection.
+    """
+    if isinstance(where, str):
+        address = parse_address(where)
+        where = address.path or Path(address.collection)
+    return where.with_name(where.name + ".uploads")
 
 
 def is_loopback(host: str) -> bool:

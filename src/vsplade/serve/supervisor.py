@@ -48,6 +48,11 @@ class Supervisor:
         check_exposure(host, settings.keys)
         if not 1 <= workers <= MAX_WORKERS:
             raise InputError(f"The number of workers must be between 1 and {MAX_WORKERS}, not {workers}.")
+        if workers > 1 and settings.in_one_process:
+            raise InputError(
+                f"{settings.index_dir}: one process at a time can open this, so it is served by one worker. "
+                "Leave out --workers, or use the engine's server."
+            )
         self._say = say
         self._stop = threading.Event()
         self._sockets = _listen(host, port, workers)
@@ -59,7 +64,7 @@ class Supervisor:
             _Child(_python("vsplade.serve.web_worker", str(number), str(each.fileno())), (each.fileno(),))
             for number, each in enumerate(self._sockets[i % len(self._sockets)] for i in range(workers))
         ]
-        if not settings.read_only:
+        if not settings.read_only and not settings.in_one_process:
             self._children.append(_Child(_python("vsplade.serve.indexer")))
 
     def run(self) -> None:

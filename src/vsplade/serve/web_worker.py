@@ -12,6 +12,7 @@ import threading
 import uvicorn
 
 from vsplade.serve.app import create_app
+from vsplade.serve.indexer import Indexer
 from vsplade.serve.settings import Settings
 
 GRACE_SECONDS = 20
@@ -44,12 +45,20 @@ def main() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait_for_parent, daemon=True).start()
+    stop = threading.Event()
+    indexer: threading.Thread | None = None
+    if settings.in_one_process and not settings.read_only:
+        indexer = threading.Thread(target=Indexer(settings).run_forever, args=(stop,))
+        indexer.start()
     listening = socket.socket(fileno=descriptor)
     server.config.load()
     asyncio_run = getattr(server.config, "get_loop_factory", None)
     runner = asyncio.Runner(loop_factory=asyncio_run() if asyncio_run else None)
     with runner:
         runner.run(server.serve(sockets=[listening]))
+    stop.set()
+    if indexer is not None:
+        indexer.join()
 
 
 if __name__ == "__main__":

@@ -114,6 +114,10 @@ class MeaningModel:
         if not tokens:
             return None
         vectors = self._read([tokens[first:last] for first, last in page_windows(len(tokens))])
+        return self.as_windows(vectors)
+
+    def as_windows(self, vectors: NDArray[np.float32]) -> Windows:
+        """A window a row, each in the cluster whose centre is nearest."""
         clusters = (vectors @ self._centroids.T).argmax(axis=1)
         return Windows(rounded(vectors), clusters.astype(np.uint16))
 

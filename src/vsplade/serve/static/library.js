@@ -55,7 +55,7 @@ export async function openLibrary() {
 function showState() {
   const { pages, documents, bytes: size, encoder, generation } = state.status ?? {};
   if (pages === undefined) return;
-  $("state").textContent = `${count(pages, "page")} of ${count(documents, "document")}, ${bytes(size)} on disk. `
+  $("state").textContent = `${count(pages, "page")} of ${count(documents, "document")}${size === null ? "" : `, ${bytes(size)} on disk`}. `
     + `Read by “${encoder}”, commit ${generation}.`;
 }
 
