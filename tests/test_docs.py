@@ -110,6 +110,13 @@ def test_links_inside_the_repository_lead_somewhere(document: Path) -> None:
     assert [target for target in local if not (document.parent / target).exists()] == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_lines_of_prose_have_at_most_120_characters(document: Path) -> None:
+    prose = re.sub(r"^```.*?^```", "", document.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    lines = [line for line in prose.splitlines() if not line.startswith(("|", "    "))]
+    assert [line for line in lines if len(line) > 120] == []
+
+
 def test_readme_test_command_is_what_ci_runs() -> None:
     assert "scripts/check" in (ROOT / "README.md").read_text("utf-8")
     assert re.search(r"^exec scripts/check$", (ROOT / ".ci" / "run").read_text("utf-8"), re.MULTILINE)
