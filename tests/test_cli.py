@@ -373,3 +373,11 @@ def test_eval_measures_a_folder(folder: Path, tmp_path: Path) -> None:
     else:
         assert "vsplade[eval]" in as_json("eval", data, *TEXT, "--report", pages, code=2)["error"]
         assert not pages.exists()
+
+
+def test_an_empty_name_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--index "$UNSET"` must not make an index of the folder one happens to be in."""
+    monkeypatch.chdir(tmp_path)
+    for command in (("index", "."), ("search", "word"), ("compact",)):
+        assert "the name is empty" in vsplade(*command, "--index", "", code=2).stderr
+    assert not list(tmp_path.iterdir())

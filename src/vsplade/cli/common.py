@@ -47,6 +47,8 @@ class IndexPlace(click.Path):
     """A folder, as a path; or the address of an index on another engine, as a text."""
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        if value == "":  # a variable that is not set: never the folder one happens to be in
+            self.fail("the name is empty.", param, context)
         return as_where(value) if is_address(value) else super().convert(value, param, context)
 
 

@@ -33,15 +33,15 @@ WARM = 1.25
 
 QUERY_SHARE = 0.746 / 299.4
 """Of all postings, those of a query's terms (8 to 15 terms)."""
-FIXED_S = 105e-6
-BYTES_PER_S = 5.26e9
+FIXED_S = 55e-6
+BYTES_PER_S = 5.8e9
 """Of a search at k = 10: what does not grow with the pages, and the bytes of postings that one core adds up a
 second."""
 MEANING_S = 1.6e-3
 """Of a search by meaning, too: 400,000 pages, and not more for more."""
-POSTINGS_PER_S = 6.55e6
+POSTINGS_PER_S = 7.9e6
 """That one core builds an index of."""
-JOIN_BYTES_PER_S = 0.79e9
+JOIN_BYTES_PER_S = 0.75e9
 """That one core reads, writes and verifies when indexes are joined."""
 
 CPU_PAGE_S = 0.245
