@@ -91,7 +91,7 @@ def test_eval(engine: str, tmp_path: Path) -> None:
     assert run(*asked, "--index", where(engine, tmp_path), code=2)["error"]
 
 
-@pytest.mark.parametrize("arguments", [["compact"], ["serve"], ["index", "--check"], ["index", "--recover"]])
+@pytest.mark.parametrize("arguments", [["compact"], ["index", "--check"], ["index", "--recover"]])
 def test_what_is_for_folders_says_so(arguments: list[str]) -> None:
     told = run(*arguments, "--index", "milvus://127.0.0.1:1/pages", code=2)
     assert "for indexes in a folder" in json.dumps(told)
