@@ -12,7 +12,8 @@ import numpy as np
 
 from research.experiments.stopwords import LUCENE
 from vsplade.encode.modernvbert.query import QuerySide
-from vsplade.encode.reader.reader import ReaderEncoder, ReaderVocabulary
+from vsplade.encode.reader.reader import ReaderEncoder
+from vsplade.encode.reader.reader_queries import ReaderVocabulary
 from vsplade.encode.text import TextVocabulary
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from research.command import main
 from research.reader.options import CertaintyOptions
 from vsplade.cli.common import progress_bar
-from vsplade.encode.reader.reader import ReaderEncoder, ReaderOptions
+from vsplade.encode.reader.reader import ReaderEncoder
+from vsplade.encode.reader.reader_queries import ReaderOptions
 from vsplade.encode.tokenizer import GOES_ON, Tokenizer, letters_of
 from vsplade.errors import InputError
 from vsplade.pages import FileProblem, discover, name_files, render

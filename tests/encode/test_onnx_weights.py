@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("onnx")
 
 from vsplade.encode.gpu.onnx_weights import initializers, unpacked
-from vsplade.encode.reader.reader import MODEL
+from vsplade.encode.reader.reader_queries import MODEL
 from vsplade.errors import InputError
 
 

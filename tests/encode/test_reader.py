@@ -17,7 +17,8 @@ from vsplade.encode import load_encoder
 from vsplade.encode.reader import detect, ink_windows
 from vsplade.encode.reader.detect import type_size
 from vsplade.encode.reader.ink_windows import CELL
-from vsplade.encode.reader.reader import MODEL, ReaderEncoder, ReaderOptions
+from vsplade.encode.reader.reader import ReaderEncoder
+from vsplade.encode.reader.reader_queries import MODEL, ReaderOptions
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.types import Page

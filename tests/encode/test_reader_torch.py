@@ -17,7 +17,7 @@ from test_reader import WORDS, page, sheet
 
 from vsplade.encode import load_encoder
 from vsplade.encode.gpu.onnx_weights import initializers
-from vsplade.encode.reader.reader import MODEL
+from vsplade.encode.reader.reader_queries import MODEL
 from vsplade.errors import InputError, ModelMismatchError
 from vsplade.types import Page, SparseVector
 

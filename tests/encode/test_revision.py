@@ -12,7 +12,8 @@ import pytest
 
 from vsplade.encode import load_encoder
 from vsplade.encode.reader import reader as reader_module
-from vsplade.encode.reader.reader import MODEL, REVISION, ReaderEncoder, ReaderOptions
+from vsplade.encode.reader.reader import REVISION, ReaderEncoder
+from vsplade.encode.reader.reader_queries import MODEL, ReaderOptions
 from vsplade.errors import InputError
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "reader_revision.py"

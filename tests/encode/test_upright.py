@@ -20,7 +20,8 @@ from vsplade.encode.reader.orientation import (
     is_askew,
     line_skew,
 )
-from vsplade.encode.reader.reader import ReaderEncoder, ReaderOptions
+from vsplade.encode.reader.reader import ReaderEncoder
+from vsplade.encode.reader.reader_queries import ReaderOptions
 from vsplade.types import Box, SparseVector
 
 TURNS = {1: Image.Transpose.ROTATE_270, 2: Image.Transpose.ROTATE_180, 3: Image.Transpose.ROTATE_90}

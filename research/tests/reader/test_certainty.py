@@ -10,7 +10,8 @@ import pytest
 
 from research.reader.certainty import kinds, measure_certainty, shares
 from research.reader.options import CertaintyOptions
-from vsplade.encode.reader.reader import MODEL, ReaderEncoder, ReaderOptions
+from vsplade.encode.reader.reader import ReaderEncoder
+from vsplade.encode.reader.reader_queries import MODEL, ReaderOptions
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.pages import FileProblem, name_files, render

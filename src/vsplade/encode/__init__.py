@@ -98,7 +98,8 @@ def _make_text(options: Mapping[str, object]) -> Encoder:
 
 
 def _make_reader(options: Mapping[str, object]) -> Encoder:
-    from vsplade.encode.reader.reader import ReaderEncoder, ReaderOptions
+    from vsplade.encode.reader.reader import ReaderEncoder
+    from vsplade.encode.reader.reader_queries import ReaderOptions
 
     chosen = make_options(ReaderOptions, options, "encoder 'reader'")
     if chosen.device == "cpu":

@@ -92,7 +92,8 @@ def _reading(result: RenderedPage, text_layer: bool) -> PageReading:
 @cache
 def shared_reader() -> tuple[ReaderEncoder, SpelledText]:
     """The reader that ships, loaded once."""
-    from vsplade.encode.reader.reader import ReaderEncoder, ReaderOptions
+    from vsplade.encode.reader.reader import ReaderEncoder
+    from vsplade.encode.reader.reader_queries import ReaderOptions
     from vsplade.encode.reader.spelled_text import SpelledText
     from vsplade.encode.tokenizer import Tokenizer
 

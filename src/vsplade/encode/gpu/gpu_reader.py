@@ -39,7 +39,8 @@ from vsplade.encode.reader.bigrams import CANDIDATES, PAIRS, WHOLE, Kept
 from vsplade.encode.reader.detect import LEAST_READ, Cells
 from vsplade.encode.reader.ink_windows import BLOCK, CELL
 from vsplade.encode.reader.orientation import AS_IT_IS, Reading, find_pose, is_askew
-from vsplade.encode.reader.reader import ReaderEncoder, ReaderOptions
+from vsplade.encode.reader.reader import ReaderEncoder
+from vsplade.encode.reader.reader_queries import ReaderOptions
 from vsplade.errors import InputError
 from vsplade.pages import grey_levels
 from vsplade.pages.resize import fit_size

@@ -1,8 +1,8 @@
 """The page reader that ships: pixels to words and weights, by onnxruntime on any CPU.
 
-``cells`` tells which terms stand where on a page. A term's evidence is the expected number of times it stands
-there, ``weighting`` makes its weight of that, and ``neighbours`` adds the terms that stand side by side.
-Query weights are a learned table: no network runs for a query.
+``detect`` tells which terms stand where on a page. A term's evidence is the expected number of times it
+stands there, ``weighting`` makes its weight of that, and ``bigrams`` adds the terms that stand side by side.
+``reader_queries`` has the query's side.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,97 +24,26 @@ from vsplade.encode.dates import named_days
 from vsplade.encode.hash_bits import stamped
 from vsplade.encode.legibility import LEGIBLE, legibility
 from vsplade.encode.meaning.meaning_model import MeaningModel, is_shipped
-from vsplade.encode.query_length import check_query_length
-from vsplade.encode.reader.bigrams import PAIRS, Kept, Neighbours
-from vsplade.encode.reader.boxes import box_on_ink
+from vsplade.encode.reader.bigrams import Kept
 from vsplade.encode.reader.detect import CellReader, Cells, at_size
 from vsplade.encode.reader.orientation import AS_IT_IS, Pose, Reading, find_pose, is_askew
 from vsplade.encode.reader.page_text import PageText
-from vsplade.encode.reader.whole_words import ReaderWords
-from vsplade.encode.tokenizer import Tokenizer, letters_of, normalise
-from vsplade.encode.weighting import PageWeighting, damped
+from vsplade.encode.reader.reader_queries import HEAVY_FILES, MODEL_FILES, ReaderOptions, ReaderQueries
+from vsplade.encode.reader.term_boxes import term_boxes
+from vsplade.encode.tokenizer import normalise
+from vsplade.encode.weighting import PageWeighting
 from vsplade.errors import InputError
-from vsplade.types import (
-    Box,
-    Direction,
-    Page,
-    PageVector,
-    QueryWord,
-    SparseVector,
-    TermStatistics,
-    Vocabulary,
-    Windows,
-)
+from vsplade.types import Box, Direction, Page, PageVector, SparseVector, Windows
 
 if TYPE_CHECKING:
     from PIL import Image
 
-MODEL = Path(__file__).parents[1] / "data" / "reader"
 _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
-_HEAVY = ("trunk.onnx", "head.onnx")
-_FILES = (*_HEAVY, "size.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
 REVISION = 4
 """Of the code that vectors depend on. ``scripts/reader_revision.py`` raises it; a test asks for that."""
 
-SMALLEST_EDGE, LARGEST_EDGE = 64, 8192
-"""Pixels. A page of 8,192 takes 64 times as long as one of 1,024."""
 
-
-@dataclass(frozen=True)
-class ReaderOptions:
-    """``reader:point=efficient,threads=4``"""
-
-    point: str = "quality"
-    """``quality``, or ``efficient``: only terms that matter more, for an index half the size."""
-    longest_edge: int = 0
-    """Pixels of the longest edge that pages are read at; 0 is the model's own. Tiny type is read larger."""
-    threads: int = 0
-    """Pages read at a time; 0 is one for every core."""
-    meaning: bool = True
-    """Whether pages are also found by what they are about, and not by their words alone."""
-    dense: bool = False
-    """Whether the text model also reads queries: better at other words, but a network at query time."""
-    model: str = ""
-    """A folder with another model in the same layout."""
-    device: str = "cpu"
-    """``cpu`` is onnxruntime; ``cuda``, or any other, is torch's; ``torch`` is a GPU where there is one."""
-
-    def __post_init__(self) -> None:
-        if self.dense and not self.meaning:
-            raise InputError("The reader's option 'dense' needs 'meaning', which is switched off.")
-        if self.threads < 0:
-            raise InputError(f"The reader's option 'threads' must be 0 or more, not {self.threads}.")
-        if self.longest_edge and not SMALLEST_EDGE <= self.longest_edge <= LARGEST_EDGE:
-            raise InputError(
-                f"The reader's option 'longest_edge' must be between {SMALLEST_EDGE:,} and {LARGEST_EDGE:,}, "
-                f"or 0 for the model's own, not {self.longest_edge}."
-            )
-
-
-class ReaderVocabulary:
-    """The tokenizer's terms, and behind them the numbers of pairs."""
-
-    def __init__(self, tokenizer: Tokenizer, neighbours: Neighbours) -> None:
-        self._tokenizer, self._neighbours = tokenizer, neighbours
-
-    def __len__(self) -> int:
-        return len(self._tokenizer) + PAIRS
-
-    def token(self, term: int) -> str:
-        words = len(self._tokenizer)
-        return self._tokenizer.token(term) if term < words else f"~{term - words}"
-
-    def encode(self, text: str) -> list[int]:
-        """The single words, as the tokenizer has them."""
-        return self._tokenizer.encode(text)
-
-    def shown(self, term: int) -> str:
-        """The token, or for a pair its words, where they are known."""
-        number = term - len(self._tokenizer)
-        return (self._neighbours.shown(number) if number >= 0 else None) or self.token(term)
-
-
-class ReaderEncoder:
+class ReaderEncoder(ReaderQueries):
     reads_grey = True
     latin_only = True
     on_gpu = False
@@ -123,22 +51,8 @@ class ReaderEncoder:
     """Pages are read by. Torch makes other vectors: it reads them whole and does not round to 8 bits."""
 
     def __init__(self, options: ReaderOptions) -> None:
-        self.options = options
-        self._folder = Path(options.model) if options.model else MODEL
-        missing = [name for name in _FILES if not (self._folder / name).is_file()]
-        if missing:
-            raise InputError(f"{self._folder} is not a reader model: it has no {', '.join(missing)}.")
-        self._config: dict[str, Any] = json.loads((self._folder / "reader.json").read_text("utf-8"))
-        points = self._config["points"]
-        if options.point not in points:
-            raise InputError(
-                f"The reader has no point {options.point!r}; choose one of: {', '.join(sorted(points))}."
-            )
-        self._point: dict[str, float] = points[options.point]
+        super().__init__(options)
         self._weighting = PageWeighting(**{name: self._config[name] for name in _WEIGHTING})
-        self._tokenizer = Tokenizer.load()
-        if self._config["vocabulary"] != self._tokenizer.fingerprint:
-            raise InputError(f"{self._folder} was trained with another vocabulary than this package's.")
 
     @property
     def name(self) -> str:
@@ -167,133 +81,19 @@ class ReaderEncoder:
         if self._meaning is not None:
             settings.append(self._meaning.fingerprint)
         digest.update(json.dumps(settings, sort_keys=True).encode())
-        for name in sorted({*_FILES} - {*_HEAVY, "reader.json"}):
+        for name in sorted({*MODEL_FILES} - {*HEAVY_FILES, "reader.json"}):
             digest.update((self._folder / name).read_bytes())
         return f"reader-{digest.hexdigest()}"
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        return ReaderVocabulary(self._tokenizer, self._neighbours)
-
-    @cached_property
-    def _neighbours(self) -> Neighbours:
-        heavy = self._importance >= self._config["lightest"]
-        return Neighbours(self._tokenizer, heavy, self._config["pairs"]["gap"])
-
-    @property
-    def reading_edge(self) -> int:
-        return self.options.longest_edge or int(self._config["longest_edge"])
 
     @property
     def longest_edge(self) -> int:
         """More than most pages are read at: those with tiny type are read in all this detail."""
         return round(self.reading_edge * float(self._config["zoom"]))
 
-    def _numbers(self, name: str) -> NDArray[np.float32]:
-        numbers: NDArray[np.float32] = np.load(self._folder / name, allow_pickle=False).astype(np.float32)
-        return numbers
-
-    @cached_property
-    def _importance(self) -> NDArray[np.float32]:
-        """What a term is worth in a query, as it was learned."""
-        return self._numbers("query.npy")
-
-    @cached_property
-    def _certainty(self) -> NDArray[np.float32]:
-        """How often a term stands where it was read: less often for two letters than for a long word.
-
-        Page weights hold it, so that a page's heaviest terms are those that stand there; query weights are
-        divided by it, so that scores are the same as without.
-        """
-        return self._numbers("certainty.npy")
-
-    @cached_property
-    def term_values(self) -> NDArray[np.float32]:
-        """A little more for terms that weigh more in queries; the factors in page weights are undone."""
-        pairs = self._config["pairs"]
-        weights = np.concatenate([self._importance, np.full(PAIRS, pairs["weight"], np.float32)])
-        factors = np.concatenate([self._certainty, np.full(PAIRS, pairs["share"], np.float32)])
-        values: NDArray[np.float32] = damped(weights) / factors
-        return values
-
-    @cached_property
-    def query_weights(self) -> NDArray[np.float32]:
-        """Of single terms and behind them of pairs, as ``encode_query`` gives them."""
-        pairs = self._config["pairs"]
-        pair = np.full(PAIRS, pairs["weight"] / pairs["share"], np.float32)
-        weights: NDArray[np.float32] = np.concatenate([self._importance / self._certainty, pair])
-        return weights
-
     @cached_property
     def _worth(self) -> NDArray[np.float32]:
         """What one standing of a term is worth: those worth less than the point's ``least`` are not kept."""
         return np.maximum(self._importance, np.float32(self._point["common"]))
-
-    @cached_property
-    def _related(self) -> NDArray[np.int64]:
-        """(pairs, 2) sorted: a term of the query, and one that it also asks for."""
-        pairs: NDArray[np.int64] = np.load(self._folder / "related.npy", allow_pickle=False).astype(np.int64)
-        pairs = np.asfortranarray(pairs)  # the first column is searched
-        return pairs
-
-    def encode_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector:
-        """Each term once, with its weight from the table; words of the same stem at a fraction of it.
-
-        What weighs next to nothing ("the", "what") is left out, unless there is nothing else.
-        """
-        check_query_length(text)
-        table = self._importance
-        weights: dict[int, float] = {}
-        written = self._words.readings(text)
-        text_terms = [term for unit in written[0] for term in self._words.pieces(unit)]
-        terms = set(text_terms)
-        for term in terms:
-            for other in self._related_to(term):
-                share = self._config["related"] * float(min(table[term], table[other]))
-                weights[other] = max(weights.get(other, 0.0), share)
-        weights |= {term: float(table[term]) for term in terms}
-        heavy = {term: weight for term, weight in weights.items() if weight >= self._config["lightest"]}
-        kept = heavy or weights
-        words = {term: kept[term] / float(self._certainty[term]) for term in kept}
-        pairs = self._config["pairs"]
-        behind = dict.fromkeys(self._neighbours.in_text(text_terms), pairs["weight"] / pairs["share"])
-        for number, weight in self._words.weigh_whole(written).items():
-            behind[number] = max(behind.get(number, 0.0), weight / pairs["share"])
-        return SparseVector.from_dict(
-            words | {len(self._tokenizer) + number: weight for number, weight in behind.items()}
-        )
-
-    def _related_to(self, term: int) -> list[int]:
-        """The terms that a term of the query also asks for."""
-        if term not in self._known_relations:
-            first, last = np.searchsorted(self._related[:, 0], (term, term + 1)).tolist()
-            self._known_relations[term] = self._related[first:last, 1].tolist()
-        return self._known_relations[term]
-
-    @cached_property
-    def _known_relations(self) -> dict[int, list[int]]:
-        """Those of the terms that were asked for; no more than the vocabulary has."""
-        return {}
-
-    @cached_property
-    def _words(self) -> ReaderWords:
-        return ReaderWords(self._tokenizer, self._neighbours, self.keeps_order)
-
-    @property
-    def keeps_order(self) -> bool:
-        return "pair" in self._point
-
-    def query_words(self, text: str) -> list[QueryWord]:
-        return self._words.query_words(text)
-
-    def phrase(self, text: str) -> QueryWord:
-        return self._words.phrase(text)
-
-    def beginning(self, letters: str) -> QueryWord:
-        return self._words.beginning(letters)
-
-    def weigh_terms(self, terms: Sequence[int], statistics: TermStatistics | None = None) -> dict[int, float]:
-        return {term: float(self._importance[term] / self._certainty[term]) for term in terms}
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         """As many pages at a time as there are threads; the next ones wait to be asked for."""
@@ -358,49 +158,19 @@ class ReaderEncoder:
         """
         pose, cells = self.read_upright(page.image)
         vector = self._pool(cells)
-        # of several good places, the one on the largest copy is the most exact
-        value = cells.probability / (cells.pixel[:, :1] / cells.pixel[:, :1].min(initial=1.0)) ** 0.5
-        strongest = np.zeros(len(self._tokenizer), np.int64)
-        order = np.argsort(value, axis=None, kind="stable")
-        strongest[cells.term.ravel()[order]] = order // cells.term.shape[1]  # the last write, the best, stays
         grey = np.asarray(at_size(pose.turned(page.image.convert("L")), self.reading_edge))
-        words = vector.terms[vector.terms < len(self._tokenizer)]
-        boxes = [self._box(cells, int(strongest[term]), int(term), grey) for term in words]
-        pairs = vector.terms[len(words) :].astype(np.int64) - len(self._tokenizer)
-        boxes += self._pair_boxes(cells, pairs, grey)
+        boxes = term_boxes(cells, vector.terms, grey, self._tokenizer, self._neighbours)
         return vector, [pose.box_on_page(box, page.image.size) for box in boxes]
-
-    def _pair_boxes(self, cells: Cells, numbers: NDArray[np.int64], grey: NDArray[np.uint8]) -> list[Box]:
-        """Around both words of each pair, where it is likeliest."""
-        standing = self._neighbours.on_page(cells)
-        number, chance, left, right = (
-            np.concatenate([getattr(some, name) for some in (standing.whole, standing.pairs)])
-            for name in ("number", "chance", "left", "right")
-        )
-        order = np.argsort(chance, kind="stable")
-        best = np.zeros(PAIRS, np.int64)
-        best[number[order]] = order
-
-        def around(row: int) -> Box:
-            return self._box(cells, row, int(cells.term[row, 0]), grey)
-
-        ends = ((around(int(left[n])), around(int(right[n]))) for n in best[numbers])
-        return [a.around(b) for a, b in ends]
-
-    def _box(self, cells: Cells, row: int, term: int, grey: NDArray[np.uint8]) -> Box:
-        letters = letters_of(self._tokenizer.token(term))
-        middle, pixel, em = cells.middle[row], cells.pixel[row], float(cells.em[row])
-        return box_on_ink(grey, letters, middle, pixel, em)
 
     def check_weights(self) -> None:
         """That the large files are those that the fingerprint stands for."""
         digest = hashlib.blake2b(digest_size=8)
-        for name in _HEAVY:
+        for name in HEAVY_FILES:
             digest.update((self._folder / name).read_bytes())
         if digest.hexdigest() != self._config["weights"]:
             raise InputError(
-                f"{self._folder}: {' or '.join(_HEAVY)} is not the file that reader.json was written for. "
-                "Copy the whole folder again, or export the model again."
+                f"{self._folder}: {' or '.join(HEAVY_FILES)} is not the file that reader.json was written "
+                "for. Copy the whole folder again, or export the model again."
             )
 
     @cached_property
