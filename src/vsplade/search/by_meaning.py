@@ -123,7 +123,8 @@ class MeaningEngine:
         top = float(words.scores[0]) if len(words) else None
         weight = meaning_weight(query, direction.vocabulary, top, covered)
         near, cosine = self.nearest(direction, masks, max(k, DEPTH), compiled)
-        new = ~np.isin(near, words.numbers)
+        known = set(words.numbers.tolist())  # of so few, faster than numpy's sets
+        new = np.array([number not in known for number in near.tolist()], np.bool_)
         numbers = np.concatenate([words.numbers, near[new]])
         scores = np.concatenate([words.scores, loops.word_scores(query, near[new])]).astype(np.float64)
         cosines = np.concatenate([loops.cosines(direction.vector, words.numbers), cosine[new]])

@@ -31,10 +31,12 @@ from vsplade.search.native.segment_table import (
     at_u8,
     at_u16,
     at_u32,
-    keep_best,
-    sort_best_first,
+    inlined,
+    largest_first,
 )
 from vsplade.search.native.simd import fetch
+
+_NUMBERS = 0xFFFFFFFF
 
 
 @njit(nogil=True, cache=True, fastmath=True, no_cpython_wrapper=True, forceinline=True)
@@ -46,12 +48,31 @@ def _cosine(codes, lengths, row, vector):
     return sum_ / lengths[row]
 
 
+@inlined
+def _key(cosine, number, one):
+    """Sorts as the cosine does, then by decreasing number (below 2**32). ``one`` is room for one float."""
+    one[0] = cosine
+    bits = np.int64(one.view(np.int32)[0])
+    return (bits if bits >= 0 else bits ^ 0x7FFFFFFF) << 32 | (_NUMBERS - number)
+
+
+@inlined
+def _cosine_of(key, one):
+    bits = key >> 32
+    one.view(np.int32)[0] = bits if bits >= 0 else bits ^ 0x7FFFFFFF
+    return one[0]
+
+
 @njit(nogil=True, cache=True)
 def nearest_windows(table, clusters, vector, most):
-    """Numbers of pages and cosines of the nearest windows of these clusters, at most so many, best first."""
-    best = np.empty(most, dtype=np.float32)
-    numbers = np.empty(most, dtype=np.int64)
-    size = 0
+    """Numbers of pages and cosines of the nearest windows of these clusters, at most so many, best first.
+
+    What may be among them is gathered, and cut down to the best whenever there is twice as much: that costs a
+    third of a heap, where every new one has to find its place.
+    """
+    keys = np.empty(2 * most, dtype=np.int64)
+    one = np.empty(1, dtype=np.float32)
+    size, least = 0, np.float32(-np.inf)
     for s in range(len(table)):
         segment = table[s]
         if segment[WINDOWS] == 0 or segment[DIMENSIONS] != len(vector):
@@ -66,12 +87,19 @@ def nearest_windows(table, clusters, vector, most):
                 continue
             for row in range(starts[cluster], starts[cluster + 1]):
                 cosine = _cosine(codes, lengths, row, vector)
-                if size == most and cosine < best[0]:
+                if not cosine >= least or (segment[MASK] != 0 and not mask[pages[row]]):
                     continue
-                if segment[MASK] == 0 or mask[pages[row]]:
-                    size = keep_best(best, numbers, size, cosine, segment[BASE] + np.int64(pages[row]))
-    sort_best_first(best[:size], numbers[:size])
-    return numbers[:size], best[:size]
+                keys[size] = _key(cosine, segment[BASE] + np.int64(pages[row]), one)
+                size += 1
+                if size == len(keys):
+                    largest_first(keys, most)
+                    size, least = most, _cosine_of(keys[:most].min(), one)
+    largest_first(keys[:size], most)
+    best = np.sort(keys[: min(size, most)])[::-1]
+    cosines = np.empty(len(best), dtype=np.float32)
+    for place in range(len(best)):
+        cosines[place] = _cosine_of(best[place], one)
+    return _NUMBERS - (best & _NUMBERS), cosines
 
 
 @njit(nogil=True, cache=True)

@@ -98,16 +98,25 @@ def _worse(values, numbers, place, value, number):
 
 
 @helper
-def keep_best(values, numbers, size, value, number):
-    """Put a pair into the heap of the best pairs that the arrays have room for, the worst first; returns its
-    size."""
-    if size < len(values):
-        values[size], numbers[size] = value, number
-        _rise(values, numbers, size)
-        return size + 1
-    if _worse(values, numbers, 0, value, number):
-        _sink(values, numbers, size, value, number)
-    return size
+def largest_first(keys, most):
+    """Bring the ``most`` largest to the front, in any order."""
+    low, high = 0, len(keys) - 1
+    while low < high and most < len(keys):
+        pivot, left, right = keys[(low + high) >> 1], low, high
+        while left <= right:
+            while keys[left] > pivot:
+                left += 1
+            while keys[right] < pivot:
+                right -= 1
+            if left <= right:
+                keys[left], keys[right] = keys[right], keys[left]
+                left, right = left + 1, right - 1
+        if most <= right:
+            high = right
+        elif most > left:
+            low = left
+        else:
+            return
 
 
 @helper
