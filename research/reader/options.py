@@ -165,6 +165,15 @@ class ReviveOptions:
 
 
 @dataclass(frozen=True)
+class FoldOptions:
+    model: Path = option("The folder of an exported reader.", argument=True)
+    pdfs: Path = option("PDFs on whose pages units are watched and rounding is fitted.")
+    out: Path = option("The folder to write head.onnx, size.onnx and reader.json to.")
+    windows: int = option("Windows to watch on.", 320)
+    seed: int = option("Of the windows.", 0)
+
+
+@dataclass(frozen=True)
 class ProbeOptions:
     checkpoint: Path = option("A checkpoint.", argument=True)
     images: Path = option("A folder of page pictures.", argument=True)

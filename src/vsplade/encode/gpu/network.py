@@ -41,6 +41,7 @@ class NetworkConfig:
     """Share of a block's channels that there are between its two convolutions."""
     hidden: int = 512
     rank: int = 256
+    """Numbers that terms are named from, made of the hidden ones; 0 names them from those at once."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -168,8 +169,8 @@ class Head(nn.Module):
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
         self.hidden = nn.Linear(config.middle + config.coarse, config.hidden)
-        self.narrow = nn.Linear(config.hidden, config.rank)
-        self.vocabulary = nn.Linear(config.rank, config.vocabulary)
+        self.narrow = nn.Linear(config.hidden, config.rank) if config.rank else nn.Identity()
+        self.vocabulary = nn.Linear(config.rank or config.hidden, config.vocabulary)
 
     def forward(self, features: Tensor) -> Tensor:
         return self.name(self.look(features))
