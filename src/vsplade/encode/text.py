@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from vsplade.config import format_spec
 from vsplade.encode.dates import day_of, named_days
 from vsplade.encode.hash_bits import CHECK, evidence, stamped
+from vsplade.encode.phones import joined_phones
 from vsplade.encode.query_length import check_query_length
 from vsplade.encode.tokenizer import Tokenizer, normalise
 from vsplade.encode.units import Unit, ungrouped, units
@@ -101,7 +102,7 @@ class TextEncoder:
     latin_only = True
     reads_grey = on_gpu = False
 
-    FORMULA: ClassVar[str] = "bm25-3"
+    FORMULA: ClassVar[str] = "bm25-4"
     """Raised when the arithmetic below changes, so that old indexes are noticed."""
 
     def __init__(self, options: TextOptions | None = None) -> None:
@@ -187,7 +188,7 @@ class TextEncoder:
     def query_words(self, text: str) -> list[QueryWord]:
         """Each word as it was typed, between white space."""
         found = []
-        for typed in text.split():
+        for typed in joined_phones(text).split():
             asked = list(units(ungrouped(normalise(typed))))
             pieces = list(dict.fromkeys(term for unit in asked for term in self._pieces(unit)))
             whole = dict.fromkeys(mark for unit in asked for mark in self._whole(unit))

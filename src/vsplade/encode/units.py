@@ -3,7 +3,7 @@
 The tokenizer knows runs of letters and runs of digits only. A *unit* is one run, or several that stand
 together without a space: next to each other, or with one mark between them where at least one side is a
 digit. ``well-known`` is two units, ``A12-B`` is one. Marks are no part of a unit: ``25/12/2018`` and
-``25-12-2018`` are the same.
+``25-12-2018`` are the same. Telephone numbers are one unit, with brackets and spaces too (``phones``).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from vsplade.encode.dates import named_days
+from vsplade.encode.phones import joined_phones, other_way
 from vsplade.encode.tokenizer import LONGEST_WORD, RUNS, normalise
 
 Unit = tuple[str, ...]
@@ -47,6 +48,7 @@ def grouped(digits: str) -> Unit:
 
 def units(text: str) -> Iterator[Unit]:
     """The units of already normalised text, in order."""
+    text = joined_phones(text)
     runs: list[str] = []
     end = -1
     for match in RUNS.finditer(text):
@@ -69,14 +71,16 @@ def _joined(left: str, between: str, right: str) -> bool:
 
 def readings(typed: str, known: Callable[[str], bool]) -> list[list[Unit]]:
     """The units of a typed text, and those of the same text with its numbers written otherwise: without
-    groups of thousands where it has them, with groups where not (years and other ``known`` runs stay); and
-    days in digits that the text has with the name of their month.
+    groups of thousands where it has them, with groups where not (years and other ``known`` runs stay); days
+    in digits that the text has with the name of their month; and telephone numbers the other way.
     """
     text = normalise(typed)
     if not _DIGITS.search(text):
         return [list(units(text))]
+    written = _numbers(text, known)
     days: list[Unit] = [*named_days(text)]
-    return [*_numbers(text, known), *([days] if days else [])]
+    phones = [phone for unit in written[0] if (phone := other_way(unit))]
+    return [*written, *(more for more in (days, phones) if more)]
 
 
 def _numbers(text: str, known: Callable[[str], bool]) -> list[list[Unit]]:

@@ -1,7 +1,7 @@
 """What searchers type: words, ``"a phrase"``, ``+must``, ``-must not``, ``beginning*``.
 
 Anything else that looks like an operator of another search engine is searched for as words, and a note says
-so. A hyphen inside a word, ``C++`` and ``-5`` are no operators.
+so. A hyphen inside a word, ``C++``, ``-5`` and the signs of a telephone number are no operators.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from vsplade.encode.phones import joined_phones
 from vsplade.encode.query_length import check_query_length
 
 _SPECIAL = re.compile(r'["“”„+*~^():]|(?:^|\s)-|\b(?:AND|OR|NOT)\b')
@@ -64,6 +65,7 @@ def parse(text: str) -> ParsedQuery:
 def _parse(text: str) -> ParsedQuery:
     if not has_operators(text):
         return ParsedQuery((text,))
+    text = joined_phones(text)  # the signs of "+1 (212) 555-0199" are no operators
     return _Parser().parse(text.translate(_QUOTES))
 
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from vsplade.encode.dates import day_of
 from vsplade.encode.hash_bits import CHECK, evidence
+from vsplade.encode.phones import joined_phones
 from vsplade.encode.reader.bigrams import Neighbours
 from vsplade.encode.tokenizer import Tokenizer, normalise
 from vsplade.encode.units import Unit, readings, units
@@ -47,7 +48,7 @@ class ReaderWords:
     def query_words(self, text: str) -> list[QueryWord]:
         """Each word as it was typed, between white space."""
         found = []
-        for typed in text.split():
+        for typed in joined_phones(text).split():
             written = self.readings(typed)
             wholes = [
                 tuple(dict.fromkeys(mark for unit in reading for mark in self._whole(unit)))
