@@ -75,8 +75,15 @@ def _ink(
 ) -> tuple[NDArray[np.float32], int, int]:
     """How far a part of the page is from its paper, light or dark, and the part's left and top."""
     left, top = max(0, int(across[0])), max(0, int(down[0]))
-    part = grey[top : max(top, int(down[1]) + 1), left : max(left, int(across[1]) + 1)].astype(np.float32)
-    return (np.abs(part - np.median(part)) if part.size else part), left, top
+    part = grey[top : max(top, int(down[1]) + 1), left : max(left, int(across[1]) + 1)]
+    return np.abs(part - _median(part)), left, top
+
+
+def _median(part: NDArray[np.uint8]) -> np.float32:
+    """Counting 256 levels takes a quarter of the time of numpy's median, and a page asks a thousand times."""
+    levels = np.bincount(part.ravel(), minlength=256).cumsum()
+    lower, upper = levels.searchsorted(((part.size - 1) // 2, part.size // 2), side="right").tolist()
+    return np.float32((lower + upper) / 2)
 
 
 def _line(grey: NDArray[np.uint8], across: tuple[float, float], y: float, em: float, slack: float) -> float:
@@ -96,17 +103,18 @@ def _ends(grey: NDArray[np.uint8], x: float, y: float, em: float, half: float) -
     if not ink.size:
         return x - half, x + half
     strongest = ink.max(axis=0)
-    white = strongest < WHITE * strongest.max()
-    edges = np.diff(np.concatenate([[0], white, [0]]).astype(np.int8))
-    begins, stops = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+    white = np.zeros(len(strongest) + 2, np.bool_)
+    white[1:-1] = strongest < WHITE * strongest.max()
+    edges = np.flatnonzero(white[1:] != white[:-1]).tolist()
+    gaps = list(zip(edges[::2], edges[1::2], strict=True))
     # one that the margin of the page cuts short counts too
-    wide = (stops - begins >= GAP * em) | (begins == 0) | (stops == len(white))
+    wide = [gap for gap in gaps if gap[1] - gap[0] >= GAP * em or gap[0] == 0 or gap[1] == len(strongest)]
     return (
-        x - _nearest(x - start - stops[wide], half, em),
-        x + _nearest(begins[wide] + start - x, half, em),
+        x - _nearest([x - start - stop for _, stop in wide], half, em),
+        x + _nearest([begin + start - x for begin, _ in wide], half, em),
     )
 
 
-def _nearest(distances: NDArray[Any], half: float, em: float) -> float:
-    near = distances[(distances >= NEAREST * half) & (distances <= FARTHEST * half + FARTHER * em)]
-    return float(near[np.abs(near - half).argmin()]) if len(near) else half
+def _nearest(distances: list[float], half: float, em: float) -> float:
+    near = [each for each in distances if NEAREST * half <= each <= FARTHEST * half + FARTHER * em]
+    return min(near, key=lambda each: abs(each - half)) if near else half

@@ -163,7 +163,8 @@ class SpelledText(PageText):
             em, width = readings.em[rows[at]], readings.width[rows]
             gap = (left[at] - right[:at]) / em
             apart = gap * em >= -SAME_PLACE * np.minimum(width[:at], width[at])
-            apart &= (gap > TWICE) | ~np.array([_same_end(one, letters[at]) for one in letters[:at]])
+            for near in np.flatnonzero(apart & (gap <= TWICE)).tolist():
+                apart[near] = not _same_end(letters[near], letters[at])
             inside = goes_on[:at] & went_on[at] & (gap > OVERLAP) & (gap < PIECE_GAP + 0.8)
             value = total[:at] + gain[at] - BROKEN * goes_on[:at]
             whole = total[:at] + gain[at] + BROKEN - LETTERS_BETWEEN * np.maximum(gap, 0)
