@@ -74,7 +74,6 @@ class Vsplade(Engine):
 
     name = "vsplade"
     note = "Index.search: hits, whose metadata are read when looked at"
-    first_stage_terms: ClassVar[int] = 0
 
     def build(self, spec: CorpusSpec, folder: Path) -> float:
         from vsplade.search.index import Index
@@ -85,7 +84,7 @@ class Vsplade(Engine):
         making = 0.0  # seconds that went into the pages, not into the index
         pieces = generate(spec, self.tell)
         identity = EncoderIdentity("made-up", "made-up", spec.vocabulary)
-        with IndexWriter(folder, identity, first_stage_terms=self.first_stage_terms) as writer:
+        with IndexWriter(folder, identity) as writer:
             while True:
                 before = time.perf_counter()
                 piece = next(pieces, None)
@@ -147,20 +146,21 @@ class VspladeTwoStage(VspladeIds):
 
     name = "vsplade-two-stage"
     note = "approximate: 50 terms a page propose 10 k pages (at least 100), which are scored in full"
-    first_stage_terms = FIRST_STAGE_TERMS
 
     def build(self, spec: CorpusSpec, folder: Path) -> float:
-        from vsplade.search.two_stage import TwoStage
+        from research.two_stage import TwoStage, TwoStageIndex
 
         seconds = super().build(spec, folder)
-        self._stages = TwoStage(FIRST_STAGE_TERMS)
+        start = time.perf_counter()
+        self._staged = TwoStageIndex(self._index, TwoStage(FIRST_STAGE_TERMS))
+        seconds += time.perf_counter() - start
         anything = SparseVector(np.zeros(1, dtype=np.uint32), np.ones(1, dtype=np.float32))
-        self._index.rank([anything], 1, two_stage=self._stages)  # its own engine, made on first use
+        self._staged.rank([anything], 1)  # its own engine, made on first use
         return seconds
 
     def search(self, prepared: Any) -> Any:
         queries, k = prepared
-        (ranking,) = self._index.rank(queries, k, two_stage=self._stages)
+        (ranking,) = self._staged.rank(queries, k)
         return self._index.page_ids(ranking)
 
 

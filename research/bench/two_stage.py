@@ -12,11 +12,11 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from research.two_stage import TwoStage, TwoStageIndex, term_values
 from vsplade.encode import load_encoder
 from vsplade.evaluate import load_dataset
 from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.search.index import Index
-from vsplade.search.two_stage import TwoStage
 from vsplade.store.writer import IndexWriter
 
 
@@ -42,12 +42,14 @@ def main() -> None:
         terms_a_page = index.statistics()["postings"] / len(index)
         print(f"{len(index)} pages of {terms_a_page:.0f} terms, {len(queries)} queries\n")
         asked = [index.encode_query(query) for query in queries]
+        values = term_values(encoder)
         print("| k | terms | " + " | ".join(f"{factor}k proposed" for factor in options.factor) + " |")
         print("|---|---|" + "---|" * len(options.factor))
         for k in options.k:
             for terms in options.terms:
                 shares = [
-                    index.two_stage_recall(asked, k, TwoStage(terms, factor * k)) for factor in options.factor
+                    TwoStageIndex(index, TwoStage(terms, factor * k), values).recall(asked, k)
+                    for factor in options.factor
                 ]
                 print(f"| {k} | {terms} | " + " | ".join(f"{share:.4f}" for share in shares) + " |")
 

@@ -41,17 +41,21 @@ class SameIndex(VspladeIds):
     def __init__(self, built: VspladeTwoStage, plain: bool | None, times_k: int = 0) -> None:
         super().__init__()
         self._index, self._plain, self._times_k = built._index, plain, times_k
+        self._ways: dict[int, Any] = {}
 
     def prepare(self, query: SparseVector, k: int) -> Any:
-        from vsplade.search.two_stage import TwoStage
+        from research.two_stage import TwoStage, TwoStageIndex
 
-        if self._plain is None:
-            return [query], k, None
-        return [query], k, TwoStage(FIRST_STAGE_TERMS, self._times_k * k, self._plain)
+        if k not in self._ways:
+            self._ways[k] = self._index
+            if self._plain is not None:
+                stages = TwoStage(FIRST_STAGE_TERMS, self._times_k * k, self._plain)
+                self._ways[k] = TwoStageIndex(self._index, stages)
+        return [query], k, self._ways[k]
 
     def search(self, prepared: Any) -> Any:
-        queries, k, stages = prepared
-        (ranking,) = self._index.rank(queries, k, two_stage=stages)
+        queries, k, way = prepared
+        (ranking,) = way.rank(queries, k)
         return self._index.page_ids(ranking)
 
 

@@ -18,12 +18,12 @@ import numpy as np
 
 from research.experiments.dense import DenseIndex, set_threads
 from research.experiments.embeddings import Embeddings
+from research.two_stage import TwoStage, TwoStageIndex, term_values
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.evaluate.measures import measure
 from vsplade.evaluate.runs import Run
 from vsplade.search.index import Index
-from vsplade.search.two_stage import TwoStage
 from vsplade.store.identity import EncoderIdentity
 from vsplade.store.writer import IndexWriter
 from vsplade.types import Encoder, SparseVector
@@ -44,14 +44,12 @@ def two_stage(
 ) -> list[Row]:
     """Quality and time of exact search, and of both ways to propose pages by their heaviest terms."""
     with tempfile.TemporaryDirectory(prefix="vsplade-scale-") as folder:
-        write_index(Path(folder), encoder, vectors.items(), terms)
+        write_index(Path(folder), encoder, vectors.items())
         return search_table(dataset, encoder, Path(folder), threads, terms)
 
 
-def write_index(
-    folder: Path, encoder: Encoder, vectors: Iterable[tuple[str, SparseVector]], terms: int = TERMS
-) -> None:
-    with IndexWriter(folder, EncoderIdentity.of(encoder), first_stage_terms=terms) as writer:
+def write_index(folder: Path, encoder: Encoder, vectors: Iterable[tuple[str, SparseVector]]) -> None:
+    with IndexWriter(folder, EncoderIdentity.of(encoder)) as writer:
         for page, vector in vectors:
             writer.add(page, vector)
 
@@ -66,14 +64,15 @@ def search_table(
     start = time.perf_counter()
     asked = [words_of(index.encode_query(dataset.queries[query])) for query in queries]
     encoding = 1000 * (time.perf_counter() - start) / max(1, len(queries))
-    ways: dict[str, TwoStage | None] = {
-        "full": None,
-        f"two-stage, {terms} terms shared out": TwoStage(terms),
-        f"two-stage, plain top {terms}": TwoStage(terms, plain=True),
+    values = term_values(encoder)
+    ways: dict[str, Index | TwoStageIndex] = {
+        "full": index,
+        f"two-stage, {terms} terms shared out": TwoStageIndex(index, TwoStage(terms), values),
+        f"two-stage, plain top {terms}": TwoStageIndex(index, TwoStage(terms, plain=True)),
     }
     rows: list[Row] = []
-    for name, stages in ways.items():
-        judged = _judged(dataset, queries, asked, partial(_ranked, index, stages), threads)
+    for name, way in ways.items():
+        judged = _judged(dataset, queries, asked, partial(_ranked, index, way), threads)
         rows.append({"search": name, "query_encoding_ms": round(encoding, 4), **judged})
     return rows
 
@@ -101,8 +100,8 @@ def _judged(
     return {**scores, **spent}
 
 
-def _ranked(index: Index, stages: TwoStage | None, asked: Sequence[SparseVector], threads: int) -> Run:
-    rankings = index.rank(asked, 100, two_stage=stages, threads=threads)
+def _ranked(index: Index, way: Index | TwoStageIndex, asked: Sequence[SparseVector], threads: int) -> Run:
+    rankings = way.rank(asked, 100, threads=threads)
     return {
         str(place): dict(zip(index.page_ids(ranking), ranking.scores.tolist(), strict=True))
         for place, ranking in enumerate(rankings)

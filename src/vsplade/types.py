@@ -249,22 +249,6 @@ class Encoder(Protocol):
 
 
 @runtime_checkable
-class TableEncoder(Protocol):
-    """An encoder whose query weights are a table: what a term weighs depends on nothing else.
-
-    So it also knows which terms of a page are worth keeping where not all can be kept.
-    """
-
-    @property
-    def term_values(self) -> NDArray[np.float32]:
-        """For each term of the vocabulary: a page keeps the terms with the largest weight times this.
-
-        0 where ``encode_query`` never asks for the term.
-        """
-        ...
-
-
-@runtime_checkable
 class WeighingEncoder(Protocol):
     """An encoder that can say beforehand what each term weighs in a query."""
 

@@ -163,17 +163,6 @@ def test_two_writers_are_noticed(engine: str, tmp_path: Path) -> None:
         writer.close()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_two_stage_search_is_refused(engine: str, tmp_path: Path) -> None:
-    from vsplade.search.two_stage import TwoStage
-
-    place = where(engine, tmp_path)
-    with open_writer(place, IDENTITY) as writer:
-        writer.add("a", Corpus().vector())
-    with pytest.raises(InputError, match="only for indexes in a folder"):
-        open_index(place).search(Corpus().query(meaning=False), two_stage=TwoStage())
-
-
 def test_what_milvus_cannot_hold_is_named(tmp_path: Path) -> None:
     place = where("milvus", tmp_path)
     vector = SparseVector(np.array([1], np.uint32), np.ones(1, np.float32))

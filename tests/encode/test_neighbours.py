@@ -200,8 +200,3 @@ def test_a_pair_has_a_name_and_a_place_around_both_words(reader: ReaderEncoder) 
     assert reader.vocabulary.token(pair) == f"~{pair - len(TOKENIZER)}", (
         "a name for files does not depend on what came by"
     )
-
-
-def test_every_term_has_a_value(reader: ReaderEncoder) -> None:
-    assert reader.term_values.shape == (len(TOKENIZER) + PAIRS,)
-    assert (reader.term_values > 0).all()

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vsplade.search.native import accumulate
-from vsplade.store.first_stage import _largest, _places
 from vsplade.store.postings import invert
 from vsplade.types import SparseVector
 
@@ -70,36 +69,3 @@ def test_a_level_is_at_most_one_step_too_high(pages: list[dict[int, float]]) -> 
             weight = float(vectors[page].weights[vectors[page].terms.tolist().index(term)])
             assert 1 <= level <= 255
             assert (level - 1) * step * (1 - 1e-12) <= weight <= level * step * (1 + 1e-12)
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    pages=st.lists(
-        st.tuples(st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5]), max_size=9), st.integers(1, 10)),
-        min_size=1,
-        max_size=9,
-    )
-)
-def test_the_first_stage_keeps_what_top_keeps(pages: list[tuple[list[float], int]]) -> None:
-    weights = np.array([weight for page, _ in pages for weight in page], dtype=np.float32)
-    lengths = np.array([len(page) for page, _ in pages])
-    kept = _largest(lengths, weights, np.array([keep for _, keep in pages]))
-    wanted: list[bool] = []
-    for page, keep in pages:
-        vector = SparseVector(np.arange(len(page), dtype=np.uint32), np.array(page, dtype=np.float32))
-        top = vector.top(keep).terms.tolist()
-        wanted += [term in top for term in range(len(page))]
-    assert kept.tolist() == wanted
-
-
-@settings(max_examples=200, deadline=None)
-@given(lengths=st.lists(st.integers(0, 500), min_size=1, max_size=40), average=st.integers(1, 600))
-def test_the_first_stage_shares_out_its_places(lengths: list[int], average: int) -> None:
-    places = _places(np.array(lengths), average).tolist()
-    assert all(min(1, length) <= kept <= length for kept, length in zip(places, lengths, strict=True))
-    assert sum(places) <= average * len(lengths) + len(lengths)
-    assert sorted(places) == [kept for _, kept in sorted(zip(lengths, places, strict=True))]
-    if average >= max(lengths):
-        assert places == lengths  # then two-stage search is exact
-    if min(lengths) == max(lengths) >= average:
-        assert set(places) == {average}

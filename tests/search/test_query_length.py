@@ -23,7 +23,6 @@ WAYS: dict[str, Callable[[Index, str], object]] = {
     "search": lambda index, text: index.search(text),
     "batch": lambda index, text: index.search_batch(["turbine", text, "blade"], threads=2),
     "encode_query": lambda index, text: index.encode_query(text),
-    "recall": lambda index, text: index.two_stage_recall([text]),
     "fused": lambda index, text: fused_search([whole(index), text_layer(index)], text, 10),
     "reader": lambda index, text: load_encoder("reader").encode_query(text),
     "text": lambda index, text: load_encoder("text").encode_query(text),

@@ -15,7 +15,6 @@ from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.encode.text import TextEncoder
 from vsplade.search.index import Index
 from vsplade.search.syntax import ParsedQuery, parse
-from vsplade.search.two_stage import TwoStage
 from vsplade.store.writer import IndexWriter
 from vsplade.types import SparseVector
 
@@ -138,7 +137,6 @@ def test_searches_are_those_of_a_search_page_by_page(
             assert [hit.id for hit in best] == [hit.id for hit in hits if hit.score >= least]
             filtered = index.search(query, k=50, filter={"even": True})
             assert {hit.id for hit in filtered} == {id for id in right if int(id) % 2 == 0}
-            assert {hit.id for hit in index.search(query, k=50, two_stage=TwoStage(1000))} == right
 
 
 def indexed(

@@ -23,7 +23,6 @@ from vsplade.errors import VspladeError
 from vsplade.ingest.records import read_records
 from vsplade.ingest.recover import recover
 from vsplade.search.index import Index
-from vsplade.search.two_stage import TwoStage
 from vsplade.store import snapshot
 from vsplade.store.writer import IndexWriter
 from vsplade.types import SparseVector
@@ -216,8 +215,6 @@ class Altered:
         for entry in self._entries("state"):
             if entry.get("file") in self.sides and type(entry.get("crc32")) is int:
                 entry["crc32"] = zlib.crc32(self.sides[entry["file"]])
-        if str(self.manifest.get("term_values")) in self.sides:
-            self.manifest["term_values_crc32"] = zlib.crc32(self.sides[self.manifest["term_values"]])
         body = to_json(self.manifest)
         (folder / "MANIFEST").write_bytes(b"vsplade-index 2 %08x\n" % zlib.crc32(body) + body)
 
@@ -263,12 +260,11 @@ QUERIES = [
 def read(folder: Path, engine: str) -> None:
     index = Index.open(folder, engine=engine)
     for query in QUERIES:
-        for two_stage in (None, TwoStage(3, 20), TwoStage(5, 20)):
-            for condition in (None, {"commit": 2}, "commit>=1"):
-                for hit in index.search(query, 10, condition, two_stage):
-                    shown = {"id": hit.id, "score": hit.score, "doc": hit.doc_id, "page": hit.page_num}
-                    json.dumps({**shown, "metadata": dict(hit.metadata)}, allow_nan=False)
-                    sum(match.product for match in hit.explain())
+        for condition in (None, {"commit": 2}, "commit>=1"):
+            for hit in index.search(query, 10, condition):
+                shown = {"id": hit.id, "score": hit.score, "doc": hit.doc_id, "page": hit.page_num}
+                json.dumps({**shown, "metadata": dict(hit.metadata)}, allow_nan=False)
+                sum(match.product for match in hit.explain())
     for id in list(index.ids())[:5]:
         index.thumbnail(id)
     list(index.pages_with_metadata())

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vsplade.search.filters import Filter
 from vsplade.store.identity import EncoderIdentity
 from vsplade.types import Json, SparseVector
 
 
-def identity(
-    terms: int, fingerprint: str = "f1", term_values: NDArray[np.float32] | None = None
-) -> EncoderIdentity:
-    return EncoderIdentity("test", fingerprint, terms, term_values)
+def identity(terms: int, fingerprint: str = "f1") -> EncoderIdentity:
+    return EncoderIdentity("test", fingerprint, terms)
 
 
 def random_vector(rng: np.random.Generator, vocabulary: int, most: int, least: int = 0) -> SparseVector:
@@ -53,15 +49,3 @@ class Oracle:
             if score > 0:
                 found.append((id, float(np.float32(score))))
         return sorted(found, key=lambda hit: -hit[1])[:k]  # sorted() is stable: ties stay in page order
-
-    def proposed(
-        self, query: SparseVector, keep: Mapping[str, int], term_values: NDArray[np.float32]
-    ) -> Oracle:
-        """Only the pages that share a term with the query among the ``keep`` of theirs that count most."""
-        matters = term_values
-        kept = Oracle()
-        for id, (vector, metadata) in self.pages.items():
-            counted = SparseVector(vector.terms, vector.weights * matters[vector.terms])
-            if set(counted.top(keep[id]).terms.tolist()) & set(query.terms.tolist()):
-                kept.pages[id] = (vector, metadata)
-        return kept

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from vsplade.search.filters import Filter
 from vsplade.search.index import Index
-from vsplade.search.two_stage import TwoStage
 from vsplade.store import pending, postings
 from vsplade.store.writer import IndexWriter
 from vsplade.types import SparseVector
@@ -23,9 +22,6 @@ from .oracle import Oracle, identity
 
 VOCABULARY = 12
 LONG_VOCABULARY = 400
-STORED_TERMS = 3
-# Of some terms nothing is asked, and most weigh so differently that page weights alone choose others.
-QUERY_WEIGHTS = np.array([0, 0, 1e-3, 1e-3, 1, 1, 2, 30, 1e3, 1e3, 1e6, 1e9], dtype=np.float32)
 IDS = [f"page-{number}" for number in range(14)]
 
 
@@ -89,17 +85,6 @@ def agrees(index: Index, oracle: Oracle, query: SparseVector, k: int, given: obj
     assert [(hit.id, hit.score) for hit in index.search(query, k, given)] == wanted  # type: ignore[arg-type]
 
 
-def places(index: Index, average: int) -> dict[str, int]:
-    """How many terms of each page the first stage keeps."""
-    found: dict[str, int] = {}
-    for segment in (live.segment for live in index._view.snapshot.segments):
-        roots = [len(segment.vector(page)) ** 0.5 for page in range(segment.pages)]
-        mean = sum(roots) / len(roots)
-        for page, root in enumerate(roots):
-            found[segment.id(page)] = max(1, round(average * root / mean)) if root else 0
-    return found
-
-
 def weighted(rng: np.random.Generator, terms: NDArray[np.int64]) -> SparseVector:
     distinct = np.unique(terms).astype(np.uint32)
     return SparseVector(distinct, rng.random(len(distinct)).astype(np.float32) + np.float32(0.01))
@@ -108,9 +93,7 @@ def weighted(rng: np.random.Generator, terms: NDArray[np.int64]) -> SparseVector
 def apply(folder: Path, changes: list[tuple]) -> Oracle:  # type: ignore[type-arg]
     """Make the changes to an index and to the oracle; returns the oracle at the last commit."""
     oracle, committed = Oracle(), Oracle()
-    target = IndexWriter(
-        folder, identity(VOCABULARY, term_values=QUERY_WEIGHTS), first_stage_terms=STORED_TERMS
-    )
+    target = IndexWriter(folder, identity(VOCABULARY))
     for what, *rest in [*changes, ("commit",)]:
         if what == "add":
             target.add(rest[0], rest[1], rest[2])
@@ -144,11 +127,6 @@ def test_any_history_gives_the_oracles_answers(engine: str, changes: list, queri
         assert index.pages == len(oracle.pages)
         for query, k, given_filter in queries:
             agrees(index, oracle, query, k, given_filter)
-            for terms in (STORED_TERMS, 2):  # the first stage on disk, and one made in memory
-                hits = index.search(query, k, given_filter, TwoStage(terms, 1000))
-                proposed = oracle.proposed(query, places(index, terms), QUERY_WEIGHTS)
-                wanted = proposed.search(query, k, Filter.of(given_filter))
-                assert [(hit.id, hit.score) for hit in hits] == wanted
         for id, (vector, metadata) in oracle.pages.items():
             assert index.metadata(id) == metadata
             assert index.vector(id).terms.tolist() == vector.terms.tolist()
@@ -209,26 +187,3 @@ def test_larger_random_corpora(
             terms.astype(np.uint32), rng.random(len(terms)).astype(np.float32) + np.float32(0.01)
         )
         agrees(index, oracle, query, [1, 10, 100, 20_000][case % 4], [None, {"n": {"lt": 3000}}][case % 2])
-
-
-@pytest.mark.parametrize("engine", ["numpy", "numba"])
-def test_two_stage_scores_are_exact_and_all_terms_make_it_exact(engine: str, tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    oracle = Oracle()
-    with IndexWriter(tmp_path / "i", identity(60), first_stage_terms=5) as target:
-        for number in range(200):
-            terms = np.sort(rng.choice(60, 15, replace=False)).astype(np.uint32)
-            vector = SparseVector(terms, rng.random(15).astype(np.float32) + np.float32(0.1))
-            target.add(f"p{number}", vector)
-            oracle.add(f"p{number}", vector, {})
-    index = Index.open(tmp_path / "i", engine=engine)
-    query = SparseVector(np.array([1, 5, 9, 33], np.uint32), np.array([1, 2, 0.5, 1], np.float32))
-    everything = dict(oracle.search(query, 200))
-    for stage in (TwoStage(5, 20), TwoStage(3, 20)):  # stored on disk, and made in memory
-        hits = index.search(query, 10, two_stage=stage)
-        assert hits == sorted(hits, key=lambda hit: -hit.score)
-        assert all(everything[hit.id] == hit.score for hit in hits)
-        assert 0 < index.two_stage_recall([query], 10, stage) <= 1
-    exact = [(hit.id, hit.score) for hit in index.search(query, 10, two_stage=TwoStage(15, 200))]
-    assert exact == oracle.search(query, 10)
-    assert index.two_stage_recall([query], 10, TwoStage(15, 200)) == 1.0

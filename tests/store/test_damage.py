@@ -27,9 +27,8 @@ from .test_crash import holds_one_commit
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An index with everything in it: segments, tombstones, state, thumbnails, a table, a first stage."""
-    encoder = identity(crash_worker.VOCABULARY, term_values=np.ones(crash_worker.VOCABULARY, np.float32))
-    with IndexWriter(tmp_path / "i", encoder, first_stage_terms=3) as target:
+    """An index with everything in it: segments, tombstones, state, thumbnails."""
+    with IndexWriter(tmp_path / "i", identity(crash_worker.VOCABULARY)) as target:
         for number in (1, 2, 3):
             crash_worker.write_commit(target, number)
             target.commit()
@@ -42,7 +41,7 @@ def files(folder: Path) -> list[Path]:
 
 def test_every_kind_of_file_is_there(folder: Path) -> None:
     kinds = {path.name.split("-")[0] for path in files(folder)}
-    assert kinds == {"MANIFEST", "segment", "deleted", "state", "weights"}
+    assert kinds == {"MANIFEST", "segment", "deleted", "state"}
     assert Index.open(folder).check() == []
 
 

@@ -28,8 +28,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Sparse
     folder = tmp_path_factory.mktemp("index")
     rng = np.random.default_rng(0)
     vectors = [random_vector(rng, TERMS, 12) for _ in range(PAGES)]
-    encoder = identity(TERMS, term_values=np.arange(TERMS, dtype=np.float32))
-    with IndexWriter(folder, encoder, first_stage_terms=4) as writer:
+    with IndexWriter(folder, identity(TERMS)) as writer:
         for number, vector in enumerate(vectors):
             writer.add(f"page-{number}", vector, {"n": number % 3, "odd": True} if number % 2 else {}, b"jpg")
         writer.set_state("a", [1])
@@ -90,21 +89,6 @@ def test_vectors_and_levels(written: tuple[Path, list[SparseVector]]) -> None:
             levels.tolist() == np.ceil(dense[:, term].astype(np.float64) * (255 / top)).clip(0, 255).tolist()
         )
     assert rows > 0
-    kept = [set() for _ in vectors]
-    for place, term in enumerate(found["first.terms"].tolist()):
-        where, count = int(found["first.places"][place]), int(found["first.counts"][place])
-        if where >= 1 << 31:
-            pages = np.flatnonzero(found["first.dense"][(where - (1 << 31)) * stride :][:PAGES])
-        else:
-            pages = found["first.offsets"][where : where + count]
-        for page in pages.tolist():
-            kept[page].add(term)
-    matters = np.arange(TERMS, dtype=np.float32)
-    mean = np.mean([len(vector) ** 0.5 for vector in vectors])
-    for vector, terms in zip(vectors, kept, strict=True):
-        places = max(1, round(4 * len(vector) ** 0.5 / mean))
-        best = np.lexsort((vector.terms, -vector.weights * matters[vector.terms]))[:places]
-        assert terms == set(vector.terms[best].tolist())
 
 
 def test_pages_and_columns(written: tuple[Path, list[SparseVector]]) -> None:
@@ -131,14 +115,6 @@ def test_pages_and_columns(written: tuple[Path, list[SparseVector]]) -> None:
     assert [page for page in range(PAGES) if bits[page // 8] >> page % 8 & 1] == [9]
 
 
-def test_term_values(written: tuple[Path, list[SparseVector]]) -> None:
-    folder, _ = written
-    head = manifest(folder)
-    body = (folder / head["term_values"]).read_bytes()
-    assert zlib.crc32(body) == head["term_values_crc32"]
-    assert np.frombuffer(body, "<f4").tolist() == list(range(TERMS))
-
-
 def test_state(written: tuple[Path, list[SparseVector]]) -> None:
     folder, _ = written
     (entry,) = manifest(folder)["state"]
@@ -151,6 +127,6 @@ def test_every_array_and_key_is_documented(written: tuple[Path, list[SparseVecto
     text = DOCUMENT.read_text("utf-8")
     head = manifest(folder)
     header, found = arrays(folder / head["segments"][0]["file"])
-    names = {re.sub(r"^(full|first)\.", "", re.sub(r"column\.\d+", "column.N", name)) for name in found}
+    names = {re.sub(r"^full\.", "", re.sub(r"column\.\d+", "column.N", name)) for name in found}
     for name in [*names, *head, *header, *head["segments"][0], *head["state"][0]]:
         assert re.search(rf"\b{re.escape(name)}\b", text), f"docs/index-format.md does not describe {name}"

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from vsplade.errors import IndexFormatError, InputError, StorageError, VspladeError
@@ -29,8 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def make(folder: Path) -> Path:
-    encoder = identity(crash_worker.VOCABULARY, term_values=np.ones(crash_worker.VOCABULARY, np.float32))
-    with IndexWriter(folder, encoder, first_stage_terms=3) as target:
+    with IndexWriter(folder, identity(crash_worker.VOCABULARY)) as target:
         for number in (1, 2, 3):
             crash_worker.write_commit(target, number)
             target.commit()

@@ -19,7 +19,6 @@ from vsplade.errors import IndexFormatError, InputError, ModelMismatchError, Sto
 from vsplade.search.hits import Hit
 from vsplade.search.index import Index
 from vsplade.search.query_plan import MAX_TOP
-from vsplade.search.two_stage import TwoStage
 from vsplade.store import manifest, merging
 from vsplade.store.writer import IndexWriter
 from vsplade.types import Encoder, Page, SparseVector, TermMatch, TermStatistics
@@ -218,8 +217,6 @@ def test_what_cannot_be_asked_is_refused(folder: Path) -> None:
         index.search_vector(SparseVector(np.array([2, 1], np.uint32), np.ones(2, np.float32)))
     with pytest.raises(InputError, match="unknown engine 'rust'; use one of auto"):
         Index.open(folder, engine="rust")
-    with pytest.raises(InputError, match="two-stage"):
-        TwoStage(0)
 
 
 def test_no_index_here(tmp_path: Path) -> None:
@@ -312,9 +309,6 @@ def test_threads_give_the_same_answers(engine: str, tmp_path: Path) -> None:
         wanted = [index.search(query, k, {"n": 1}) for query in queries]
         for threads in (1, 2, 4):
             assert index.search_batch(queries, k, {"n": 1}, threads=threads) == wanted
-        stages = TwoStage(5, 20)
-        wanted = [index.search(query, k, two_stage=stages) for query in queries]
-        assert index.search_batch(queries, k, two_stage=stages, threads=2) == wanted
 
 
 def test_a_batchs_results_read_as_lists(folder: Path) -> None:
@@ -381,73 +375,20 @@ def test_any_text_can_be_kept(tmp_path: Path) -> None:
     assert index.state(f"file:{odd}") == {f"file:{odd}": [odd]}
 
 
-# -- query weights: what the first stage of two-stage search keeps -----------------------------------------
-
-
-class Weighted(Letters):
-    """Of every page only "x" to "z" matter in queries."""
-
-    fingerprint = "weighted"
-    term_values = np.array([0.1] * 23 + [9.0] * 3, dtype=np.float32)
-
-
-COMMON = SparseVector.from_dict(dict.fromkeys(range(23), 1.0))
-ASKED = SparseVector.from_dict({24: 1.0})
-
-
-def fill(folder: Path, encoder: Encoder | None, first: int, last: int) -> None:
-    """Pages of 24 terms; the one that is asked for is the lightest of them."""
-    with IndexWriter(folder, encoder) as writer:
-        for number in range(first, last):
-            writer.add(f"p{number}", SparseVector.from_dict(dict.fromkeys(range(23), 1.0) | {24: 0.9}))
-
-
-def test_two_stage_search_keeps_what_queries_ask_for(tmp_path: Path) -> None:
-    fill(tmp_path, Weighted(), 0, 30)
-    fill(tmp_path, None, 30, 60)  # without the encoder: the index itself knows
-    with IndexWriter(tmp_path) as writer:
-        writer.delete("p7")
-        writer.compact()
-    index = Index.open(tmp_path)
-    assert index.two_stage_recall([ASKED], 100, TwoStage(5)) == 1.0
-    assert len(index.search(ASKED, 100, two_stage=TwoStage(5))) == 59
-    assert index.two_stage_recall([ASKED], 100, TwoStage(5, plain=True)) == 0.0  # page weights alone
-    assert index.two_stage_recall([ASKED], 100, TwoStage(24, plain=True)) == 1.0
-    assert index.identity.term_values is not None
-    assert index.identity.term_values.tolist() == Weighted.term_values.tolist()
-
-
-def test_without_a_table_page_weights_choose(tmp_path: Path) -> None:
-    fill(tmp_path, Letters(), 0, 30)
-    index = Index.open(tmp_path)
-    assert index.identity.term_values is None
-    assert index.two_stage_recall([ASKED], 30, TwoStage(5)) == 0.0
-    assert index.two_stage_recall([COMMON], 30, TwoStage(5)) == 1.0
-
-
-def test_an_index_of_before_gets_its_table_from_the_next_writer(tmp_path: Path) -> None:
-    fill(tmp_path, Weighted(), 0, 30)
+def test_an_index_of_before_is_read_and_gives_up_its_table(tmp_path: Path) -> None:
+    """Indexes once kept what each term is worth, for two-stage search."""
+    with IndexWriter(tmp_path, Letters()) as writer:
+        writer.add("p", SparseVector.from_dict({3: 1.0}))
     stored = manifest.load(tmp_path)
-    assert stored.term_values
-    (tmp_path / stored.term_values).unlink()
-    older = {key: value for key, value in asdict(stored).items() if not key.startswith("term_values")}
-    body = json.dumps(older).encode()
-    (tmp_path / "MANIFEST").write_bytes(b"vsplade-index 1 %08x\n" % zlib.crc32(body) + body)
-    index = Index.open(tmp_path, Weighted())
-    assert index.two_stage_recall([ASKED], 30, TwoStage(5)) == 0.0
-    fill(tmp_path, None, 30, 31)
-    assert index.refresh()
-    assert index.two_stage_recall([ASKED], 30, TwoStage(5)) == 0.0
-    fill(tmp_path, Weighted(), 0, 0)
-    assert index.refresh()
+    table = tmp_path / f"weights-{stored.next_file:08d}.f32"
+    table.write_bytes(np.ones(26, "<f4").tobytes())
+    older = asdict(stored) | {"first_stage_terms": 0, "term_values": table.name, "term_values_crc32": 1}
+    body = json.dumps(older | {"next_file": stored.next_file + 1}).encode()
+    (tmp_path / "MANIFEST").write_bytes(b"vsplade-index 2 %08x\n" % zlib.crc32(body) + body)
+    assert [hit.id for hit in Index.open(tmp_path).search(SparseVector.from_dict({3: 1.0}))] == ["p"]
+    with IndexWriter(tmp_path) as writer:
+        writer.add("q", SparseVector.from_dict({3: 2.0}))
+    assert not table.exists()
+    index = Index.open(tmp_path)
     assert index.check() == []
-    assert index.two_stage_recall([ASKED], 30, TwoStage(5)) == 1.0
-    fill(tmp_path, Weighted(), 0, 0)
-    assert not index.refresh()  # once is enough
-
-
-@pytest.mark.parametrize("table", [np.ones(25), np.full(26, -1.0), np.full(26, np.nan), np.full(26, 1e30)])
-def test_a_table_that_cannot_be(tmp_path: Path, table: np.ndarray) -> None:
-    with pytest.raises(InputError, match="values of"):
-        IndexWriter(tmp_path / "i", identity(26, term_values=table.astype(np.float32)))
-    assert not (tmp_path / "i").exists()
+    assert [hit.id for hit in index.search(SparseVector.from_dict({3: 1.0}))] == ["q", "p"]

@@ -27,7 +27,7 @@ from vsplade.types import SparseVector
 
 from .oracle import identity, random_vector
 
-NAME = identity(TERMS, term_values=np.linspace(0, 2, TERMS, dtype=np.float32))
+NAME = identity(TERMS)
 
 
 @pytest.fixture

@@ -34,14 +34,6 @@ if TYPE_CHECKING:
 @click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="Results to show.")
 @filter_option
 @click.option(
-    "--two-stage",
-    type=click.IntRange(min=1),
-    metavar="TERMS",
-    hidden=True,
-    help="Let the TERMS terms that matter most of each page propose results (the paper: 50), rescore them. "
-    "Not exact, and no faster than the exact search: for the paper's table.",
-)
-@click.option(
     "--fuse",
     is_flag=True,
     help="Join what the reader saw with BM25 on the text layers, in an index that was built with "
@@ -116,7 +108,6 @@ def search(
     index_dirs: tuple[Where, ...],
     k: int,
     filters: tuple[str, ...],
-    two_stage: int | None,
     fuse: bool,
     fuse_with: tuple[Where, ...],
     weights: str | None,
@@ -143,7 +134,7 @@ def search(
     index = open_index(index_dirs, encoder=load_encoder(encoder) if encoder else None)
     joined = FusionChoice(fuse, fuse_with, weights, fusion)
     asked = Asked(query, filters, max(k, rerank_depth) if rerank else k, min_score, words_only)
-    hits = find(index, asked, joined, two_stage)
+    hits = find(index, asked, joined)
     if rerank:
         hits = reranked(asked.query, hits, rerank, rerank_depth)[:k]
     if joined or rerank:
@@ -181,13 +172,9 @@ class FusionChoice:
         return bool(self.text_layers or self.others)
 
 
-def find(index: PageIndex, asked: Asked, joined: FusionChoice, two_stage: int | None) -> Sequence[Hit]:
-    """The hits, by one search: exact, joined, or in two stages."""
-    from vsplade.search.two_stage import TwoStage
-
+def find(index: PageIndex, asked: Asked, joined: FusionChoice) -> Sequence[Hit]:
+    """The hits, by one search or several that are joined."""
     if joined:
-        if two_stage:
-            raise InputError("--two-stage and fusion cannot be combined: leave one of them out.")
         return fused_hits(index, asked, joined)
     if joined.weights is not None:
         raise InputError("--weights says how rankings are joined: give --fuse or --fuse-with too.")
@@ -196,7 +183,6 @@ def find(index: PageIndex, asked: Asked, joined: FusionChoice, two_stage: int | 
         k=asked.k,
         filter=asked.filters,
         min_score=asked.min_score,
-        two_stage=TwoStage(two_stage) if two_stage else None,
         words_only=asked.words_only,
     )
 

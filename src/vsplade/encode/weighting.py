@@ -1,4 +1,4 @@
-"""From how often a term stands on a page to its weight there; what a term is worth when some are chosen."""
+"""From how often a term stands on a page to its weight there."""
 
 from __future__ import annotations
 
@@ -27,14 +27,3 @@ class PageWeighting:
         damped = (self.shortest / max(length, self.shortest)) ** self.damping
         weights: NDArray[np.float32] = (counts / (counts + self.saturation) * damped).astype(np.float32)
         return weights
-
-
-DAMPING = 0.1
-"""0 keeps words that no query asks for; 1 keeps the rarest pieces and misreadings, which hardly any query
-asks for either, and finds less on scans than 0 does (docs/benchmarks.md)."""
-
-
-def damped(query_weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    """How much query weights count where only some terms of a page are kept."""
-    values: NDArray[np.float32] = query_weights ** np.float32(DAMPING)
-    return values

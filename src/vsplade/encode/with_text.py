@@ -28,7 +28,6 @@ from vsplade.types import (
     PageVector,
     QueryWord,
     SparseVector,
-    TableEncoder,
     TermStatistics,
     Vocabulary,
     WeighingEncoder,
@@ -142,12 +141,6 @@ class PairedEncoder:
     def weigh_terms(self, terms: Sequence[int], statistics: TermStatistics | None = None) -> dict[int, float]:
         chosen = self.first if isinstance(self.first, WordEncoder) else self.text
         return chosen.weigh_terms(terms, statistics)
-
-    @cached_property
-    def term_values(self) -> NDArray[np.float32]:
-        """Those of the first encoder (all alike where it has no table); plain search asks for no text."""
-        first = self.first.term_values if isinstance(self.first, TableEncoder) else np.ones(self._split)
-        return np.concatenate([first, np.zeros(len(self.text.vocabulary))]).astype(np.float32)
 
     @cached_property
     def query_weights(self) -> NDArray[np.float32]:

@@ -21,7 +21,6 @@ from vsplade.ingest.salvage import FoundSegment, decide_live, maker, pages_prese
 from vsplade.store import file_names, verify
 from vsplade.store import manifest as manifests
 from vsplade.store.durable import WriterLock, read_plain, write_durably
-from vsplade.store.first_stage import read_term_values, values_can_be
 from vsplade.store.identity import EncoderIdentity
 from vsplade.store.manifest import Manifest, SegmentEntry
 from vsplade.store.segment import Segment
@@ -268,7 +267,7 @@ class _Recovery:
             segments=entries,
             state=(write_changes(numbers.new("state"), state),) if state else (),
         )
-        manifests.store(self._folder, self._with_term_values(manifest).with_changes(next_file=numbers.number))
+        manifests.store(self._folder, manifest.with_changes(next_file=numbers.number))
         self._report.files = source_files(kept)
         self._report.segments = len(entries)
         self._report.pages = _live_pages(manifest)
@@ -292,7 +291,7 @@ class _Recovery:
                 "Index the files again into a new folder."
             )
         newest = found[-1].segment
-        encoder, fingerprint, vocabulary, first_stage_terms = maker(newest)
+        encoder, fingerprint, vocabulary = maker(newest)
         if encoder is None or fingerprint is None:
             if self._encoder is None or self._encoder.terms != vocabulary:
                 raise InputError(
@@ -300,23 +299,7 @@ class _Recovery:
                     f"{vocabulary} terms). Name it with --encoder."
                 )
             encoder, fingerprint = self._encoder.name, self._encoder.fingerprint
-        return Manifest(encoder, fingerprint, vocabulary, first_stage_terms=first_stage_terms)
-
-    def _with_term_values(self, manifest: Manifest) -> Manifest:
-        """The table of what terms are worth, if it is sound; else the next writer adds it again."""
-        try:
-            if read_term_values(self._folder, manifest) is not None:
-                return manifest
-        except (VspladeError, FileNotFoundError):
-            self._set_aside(self._folder / str(manifest.term_values))
-        if self._manifest is None:
-            for path in reversed(file_names.own_files(self._folder, "weights")):
-                if path.stat().st_size != 4 * manifest.vocabulary:
-                    continue
-                body = read_plain(path, 4 * manifest.vocabulary)
-                if values_can_be(np.frombuffer(body, dtype="<f4")):
-                    return manifest.with_changes(term_values=path.name, term_values_crc32=zlib.crc32(body))
-        return manifest.with_changes(term_values=None, term_values_crc32=0)
+        return Manifest(encoder, fingerprint, vocabulary)
 
     def _note(self, text: str) -> None:
         self._report.notes.append(text)

@@ -24,12 +24,12 @@ class FoundSegment:
         return self.segment.container.path.name
 
 
-def maker(segment: Segment) -> tuple[str | None, str | None, int, int]:
+def maker(segment: Segment) -> tuple[str | None, str | None, int]:
     header = segment.container.header
     texts = [
         header.get(key) if isinstance(header.get(key), str) else None for key in ("encoder", "fingerprint")
     ]
-    return texts[0], texts[1], segment.vocabulary, segment.first_stage_terms
+    return texts[0], texts[1], segment.vocabulary
 
 
 def decide_live(found: list[FoundSegment], records: dict[str, FileRecord]) -> None:

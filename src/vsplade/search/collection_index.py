@@ -182,8 +182,6 @@ class CollectionIndex(PageIndex):
 
     def _find(self, request: BatchRequest) -> list[tuple[FoundPages, SparseVector, Ranking]]:
         """Queries without conditions in one request to the engine."""
-        if request.two_stage is not None:
-            raise InputError(f"{self.where}: two-stage search is there only for indexes in a folder.")
         k, wanted = self._checked_top(request.k), request.conditions
         vectors = [request.encode(query) for query in request.queries]
         plain = [place for place, conditions in enumerate(wanted) if not conditions]

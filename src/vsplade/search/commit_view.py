@@ -17,7 +17,6 @@ from vsplade.search.native.work_queue import Shares
 from vsplade.search.numpy_engine import PlainEngine
 from vsplade.search.page_index import Query
 from vsplade.search.query_plan import NOTHING, Masks, MeaningPart, Ranking, Searchable, checked_top
-from vsplade.search.two_stage import TwoStage
 from vsplade.store.snapshot import Snapshot
 from vsplade.types import SparseVector
 
@@ -36,7 +35,6 @@ class CommitView:
         self._choice = choice
         self._budget = budget
         self.masks = lru_cache(maxsize=16)(self._masks)
-        self.engine = lru_cache(maxsize=4)(self._engine)
 
     @cached_property
     def meaning(self) -> MeaningEngine:
@@ -44,17 +42,9 @@ class CommitView:
             [MeaningPart(live.segment, live.segment.windows, live.base) for live in self.snapshot.segments]
         )
 
-    def _engine(self, first_stage_terms: int, plain: bool = False) -> AdaptiveEngine:
-        parts = [
-            Searchable(
-                live.segment,
-                live.segment.first_stage(first_stage_terms, self.snapshot.term_values, plain)
-                if first_stage_terms
-                else live.segment.full,
-                live.base,
-            )
-            for live in self.snapshot.segments
-        ]
+    @cached_property
+    def engine(self) -> AdaptiveEngine:
+        parts = [Searchable(live.segment, live.segment.full, live.base) for live in self.snapshot.segments]
         return AdaptiveEngine(parts, self._choice, self._budget)
 
     def _masks(self, filter: Filter) -> Masks:
@@ -75,7 +65,6 @@ class CommitView:
         encode: Callable[[AnyQuery], SparseVector],
         k: int,
         filter: Filter,
-        two_stage: TwoStage | None,
         threads: int,
         conditions: Conditions | None = None,
     ) -> list[tuple[SparseVector, Ranking]]:
@@ -89,18 +78,16 @@ class CommitView:
                 allowed if mask is None else mask & allowed
                 for mask, allowed in zip(masks, self._allowed(conditions), strict=True)
             ]
-        proposed = two_stage.proposed(k) if two_stage else 0
         first = encode(queries[0])
-        engine = self.engine(two_stage.terms, two_stage.plain) if two_stage else self.engine(0)
-        chosen = engine.prepare(first, len(queries))
+        chosen = self.engine.prepare(first, len(queries))
         shares = Shares(len(queries), threads, most=max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // k)))
         answers: list[tuple[SparseVector, Ranking]] = [(first, NOTHING)] * len(queries)
         compiled = not isinstance(chosen, PlainEngine)
-        by_meaning = first.meaning is not None and two_stage is None and bool(self.meaning)
+        by_meaning = first.meaning is not None and bool(self.meaning)
 
         def work(share: range) -> None:
             vectors = [first if place == 0 else encode(queries[place]) for place in share]
-            rankings = chosen.search(vectors, max(k, DEPTH) if by_meaning else k, masks, proposed)
+            rankings = chosen.search(vectors, max(k, DEPTH) if by_meaning else k, masks)
             if by_meaning:
                 rankings = [
                     self.meaning.join(vector, ranking, masks, k, compiled)

@@ -13,7 +13,6 @@ from vsplade.search.hits import FoundPages
 from vsplade.search.index_contents import Folders, IndexContents
 from vsplade.search.page_index import BatchRequest, FilterLike, Query
 from vsplade.search.query_plan import Ranking
-from vsplade.search.two_stage import TwoStage, recall
 from vsplade.search.word_lookup import status
 from vsplade.types import Encoder, Metadata, SparseVector, WordMatch
 
@@ -63,7 +62,7 @@ class Index(IndexContents):
     def _find(self, request: BatchRequest) -> list[tuple[FoundPages, SparseVector, Ranking]]:
         """Queries without conditions together, on all threads; the others one by one."""
         view, queries, wanted = self._view, request.queries, request.conditions
-        how = (request.encode, request.k, request.filter, request.two_stage, request.threads)
+        how = (request.encode, request.k, request.filter, request.threads)
         if not any(wanted):
             answers = view.answer(queries, *how)
         else:
@@ -76,31 +75,19 @@ class Index(IndexContents):
         return [(view.snapshot, vector, ranking) for vector, ranking in answers]
 
     def rank(
-        self,
-        vectors: Sequence[SparseVector],
-        k: int = 10,
-        filter: FilterLike = None,
-        two_stage: TwoStage | None = None,
-        threads: int = 1,
+        self, vectors: Sequence[SparseVector], k: int = 10, filter: FilterLike = None, threads: int = 1
     ) -> list[Ranking]:
         """Bare page numbers and scores, for those who need no more; ``page_ids`` names the pages."""
-        answers = self._view.answer(vectors, self.encode_query, k, Filter.of(filter), two_stage, threads)
+        answers = self._view.answer(vectors, self.encode_query, k, Filter.of(filter), threads)
         return [ranking for _, ranking in answers]
 
     def page_ids(self, ranking: Ranking) -> list[str]:
         """Ids of a ranking made since the last ``refresh``."""
         return ranking.ids(self._view.snapshot)
 
-    def two_stage_recall(
-        self, queries: Sequence[Query], k: int = 10, two_stage: TwoStage | None = None
-    ) -> float:
-        """Mean share of the exact top k that two-stage search finds."""
-        vectors = [self.encode_query(query) for query in queries]
-        return recall(self.rank(vectors, k), self.rank(vectors, k, two_stage=two_stage or TwoStage()))
-
     def warm_up(self) -> None:
         """Compile the fast engine now (a server's start), instead of after the first few queries."""
-        self._view.engine(0).warm_up()
+        self._view.engine.warm_up()
 
     def look_up(self, query: Query, filter: FilterLike = None) -> list[WordMatch]:
         """Each word of a query, and whether any page that passes ``filter`` holds it: as a whole (``found``),
@@ -113,4 +100,4 @@ class Index(IndexContents):
     def _meaning_weight(self, query: SparseVector) -> float:
         if query.meaning is None:
             return 0.0
-        return self._view.answer([query], self.encode_query, 1, Filter(), None, 1)[0][1].meaning
+        return self._view.answer([query], self.encode_query, 1, Filter(), 1)[0][1].meaning

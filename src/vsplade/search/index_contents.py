@@ -80,9 +80,7 @@ class IndexContents(PageIndex):
 
     @property
     def identity(self) -> EncoderIdentity:
-        """Name, fingerprint, vocabulary size and query weights of the encoder that made this index."""
-        manifest, table = self._view.snapshot.manifest, self._view.snapshot.term_values
-        return EncoderIdentity(manifest.encoder, manifest.fingerprint, manifest.vocabulary, table)
+        return EncoderIdentity.named_by(self._view.snapshot.manifest)
 
     def document_frequency(self, terms: NDArray[np.uint32]) -> NDArray[np.int64]:
         """Number of live pages that have each term; 0 for terms beyond the vocabulary."""

@@ -20,7 +20,6 @@ from vsplade.search.filters import Filter
 from vsplade.search.hits import Answered, FoundPages, Hit, Hits
 from vsplade.search.query_plan import Ranking, checked_query
 from vsplade.search.syntax import has_operators, parse
-from vsplade.search.two_stage import TwoStage
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import JsonValue
 from vsplade.store.segment import StoredPage
@@ -50,7 +49,6 @@ class BatchRequest(NamedTuple):
     encode: Callable[[Query], SparseVector]
     k: int
     filter: Filter
-    two_stage: TwoStage | None
     threads: int
 
 
@@ -89,7 +87,7 @@ class PageIndex(ABC):
     @property
     @abstractmethod
     def identity(self) -> EncoderIdentity:
-        """Name, fingerprint, vocabulary size and query weights of the encoder that made this index."""
+        """Name, fingerprint and vocabulary size of the encoder that made this index."""
 
     @abstractmethod
     def refresh(self) -> bool:
@@ -168,7 +166,6 @@ class PageIndex(ABC):
         queries: Sequence[Query],
         k: int = 10,
         filter: FilterLike = None,
-        two_stage: TwoStage | None = None,
         threads: int = 1,
         min_score: float = 0.0,
         where: str | None = None,
@@ -180,7 +177,7 @@ class PageIndex(ABC):
         """
         encode = self._encode_words if words_only else self.encode_query
         wanted = [self._conditions(query if where is None else where) for query in queries]
-        request = BatchRequest(queries, wanted, encode, k, Filter.of(filter), two_stage, threads)
+        request = BatchRequest(queries, wanted, encode, k, Filter.of(filter), threads)
         answers = []
         for query, (pages, vector, ranking) in zip(queries, self._find(request), strict=True):
             kept = ranking.at_least(min_score) if min_score > 0 else ranking
@@ -206,12 +203,11 @@ class PageIndex(ABC):
         query: Query,
         k: int = 10,
         filter: FilterLike = None,
-        two_stage: TwoStage | None = None,
         min_score: float = 0.0,
         where: str | None = None,
         words_only: bool = False,
     ) -> list[Hit]:
-        """The ``k`` best pages for words (or a ready vector). Exact, unless ``two_stage`` is given.
+        """The ``k`` best pages for words (or a ready vector), exactly.
 
         ``"a phrase"`` and ``+word`` must stand on a page, ``-word`` must not, ``word*`` is a beginning; a
         vector takes these conditions from ``where``. A score is the float32 of the float64 sum, by
@@ -219,15 +215,11 @@ class PageIndex(ABC):
         added. Only pages that share a term and have at least ``min_score`` are results.
         """
         return list(
-            self.search_batch(
-                [query], k, filter, two_stage, min_score=min_score, where=where, words_only=words_only
-            )[0]
+            self.search_batch([query], k, filter, min_score=min_score, where=where, words_only=words_only)[0]
         )
 
-    def search_vector(
-        self, vector: SparseVector, k: int = 10, filter: FilterLike = None, two_stage: TwoStage | None = None
-    ) -> list[Hit]:
-        return self.search(vector, k, filter, two_stage)
+    def search_vector(self, vector: SparseVector, k: int = 10, filter: FilterLike = None) -> list[Hit]:
+        return self.search(vector, k, filter)
 
     def encode_query(self, query: Query) -> SparseVector:
         """A query's weights, checked; words are looked up with the index's encoder."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from vsplade.errors import ModelMismatchError
 from vsplade.store.manifest import Manifest
-from vsplade.types import Encoder, TableEncoder
+from vsplade.types import Encoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +18,10 @@ class EncoderIdentity:
     fingerprint: str
     terms: int
     """Size of the vocabulary."""
-    term_values: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
-    """What each term weighs in queries, where that is a table (the fingerprint already covers it)."""
 
     @classmethod
     def of(cls, encoder: Encoder) -> EncoderIdentity:
-        table = encoder.term_values if isinstance(encoder, TableEncoder) else None
-        return cls(encoder.name, encoder.fingerprint, len(encoder.vocabulary), table)
+        return cls(encoder.name, encoder.fingerprint, len(encoder.vocabulary))
 
     @classmethod
     def named_by(cls, manifest: Manifest) -> EncoderIdentity:

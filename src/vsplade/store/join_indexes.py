@@ -34,9 +34,7 @@ def join_indexes(
     state = joined.state.read()
     if manifests.exists(target) and manifests.load(target).segments:
         raise InputError(f"{target}: there are pages in this index. Join into a new folder.")
-    first = joined.manifest
-    identity = EncoderIdentity(first.encoder, first.fingerprint, first.vocabulary, joined.term_values)
-    with IndexWriter(target, identity, first_stage_terms=first.first_stage_terms) as writer:
+    with IndexWriter(target, EncoderIdentity.named_by(joined.manifest)) as writer:
         try:
             done = 0
             for part in joined.parts:

@@ -17,7 +17,6 @@ from vsplade.store.durable import damaged
 from vsplade.store.postings import DENSE, MAX_PAGES, MAX_VOCABULARY, WEIGHTS, row_stride, term_type
 
 FULL = "full."
-FIRST_STAGE = "first."
 _CODES = tuple(np.dtype(kind) for kind in ("<u1", "<u2", "<u4"))
 
 
@@ -26,7 +25,6 @@ def check_layout(container: Container) -> None:
     pages = container.whole("pages", 1, MAX_PAGES)
     postings = container.whole("postings", 0, (1 << 31) - 1)
     vocabulary = container.whole("vocabulary", 1, MAX_VOCABULARY)
-    stored_terms = container.whole("first_stage_terms", 0, MAX_VOCABULARY)
     _array(container, "forward.terms", term_type(vocabulary), postings)
     _array(container, "forward.weights", np.dtype("<f4"), postings)
     _check_starts(container, "forward.starts", pages, postings)
@@ -38,9 +36,7 @@ def check_layout(container: Container) -> None:
     if int(hashed.max()) >= pages or (hashes[1:] < hashes[:-1]).any():
         raise damaged(container.path, "its table of ids does not fit its pages")
     _check_columns(container, pages)
-    _check_inverted(container, FULL, pages, vocabulary)
-    if stored_terms:
-        _check_inverted(container, FIRST_STAGE, pages, vocabulary)
+    _check_inverted(container, pages, vocabulary)
 
 
 def _array(container: Container, name: str, dtype: np.dtype[np.generic], count: int | None = None) -> Array:
@@ -73,31 +69,31 @@ def _check_columns(container: Container, pages: int) -> None:
         _array(container, f"column.{number}.values", np.dtype("<u1"))
 
 
-def _check_inverted(container: Container, prefix: str, pages: int, vocabulary: int) -> None:
-    terms = _array(container, prefix + "terms", term_type(vocabulary))
-    counts = _array(container, prefix + "counts", np.dtype("<u4"), len(terms))
-    places = _array(container, prefix + "places", np.dtype("<u4"), len(terms))
-    tops = _array(container, prefix + "tops", np.dtype("<f4"), len(terms))
-    offsets = _array(container, prefix + "offsets", np.dtype("<u2"))
-    _array(container, prefix + "levels", np.dtype("<u1"), len(offsets))
-    dense = _array(container, prefix + "dense", np.dtype("<u1"))
+def _check_inverted(container: Container, pages: int, vocabulary: int) -> None:
+    terms = _array(container, FULL + "terms", term_type(vocabulary))
+    counts = _array(container, FULL + "counts", np.dtype("<u4"), len(terms))
+    places = _array(container, FULL + "places", np.dtype("<u4"), len(terms))
+    tops = _array(container, FULL + "tops", np.dtype("<f4"), len(terms))
+    offsets = _array(container, FULL + "offsets", np.dtype("<u2"))
+    _array(container, FULL + "levels", np.dtype("<u1"), len(offsets))
+    dense = _array(container, FULL + "dense", np.dtype("<u1"))
     if len(terms) == 0:
         return
     if (terms[1:] <= terms[:-1]).any() or int(terms[-1]) >= vocabulary:
-        raise damaged(container.path, f"the terms of {prefix.rstrip('.')!r} do not increase")
+        raise damaged(container.path, "the terms of 'full' do not increase")
     # Written so that a NaN fails, too.
     if not (tops.min() >= WEIGHTS[0] and tops.max() <= WEIGHTS[1]):
-        raise damaged(container.path, f"the array {prefix}tops has values that no weight can have")
+        raise damaged(container.path, f"the array {FULL}tops has values that no weight can have")
     if int(counts.min()) < 1 or int(counts.max()) > pages:
-        raise damaged(container.path, f"the array {prefix}counts does not fit {pages} pages")
+        raise damaged(container.path, f"the array {FULL}counts does not fit {pages} pages")
     rows = np.flatnonzero(places >= DENSE)
     ends = places.astype(np.int64)
     ends += counts
     ends[rows] = 0
     if int(ends.max()) > len(offsets):
-        raise damaged(container.path, f"the array {prefix}places leads out of its lists")
+        raise damaged(container.path, f"the array {FULL}places leads out of its lists")
     if len(rows) and (int(places[rows].max()) - DENSE + 1) * row_stride(pages) > len(dense):
-        raise damaged(container.path, f"the array {prefix}places leads out of its rows")
+        raise damaged(container.path, f"the array {FULL}places leads out of its rows")
 
 
 def misfits(container: Container) -> Iterator[str]:
@@ -109,12 +105,8 @@ def misfits(container: Container) -> Iterator[str]:
         container["forward.weights"],
         header["vocabulary"],
     )
-    postings = {FULL: header["postings"]}
-    if header["first_stage_terms"]:
-        postings[FIRST_STAGE] = int(container[FIRST_STAGE + "counts"].sum(dtype=np.int64))
-    for prefix, count in postings.items():
-        if not _adds_up(container, prefix, header["pages"], count):
-            yield f"the searchable structure {prefix.rstrip('.')!r} does not fit the pages"
+    if not _adds_up(container, header["pages"], header["postings"]):
+        yield "the searchable structure does not fit the pages"
 
 
 def vectors_that_cannot_be(
@@ -131,9 +123,9 @@ def vectors_that_cannot_be(
         yield "a page has a weight that cannot be"
 
 
-def _adds_up(container: Container, prefix: str, pages: int, postings: int) -> bool:
-    counts, places = container[prefix + "counts"], container[prefix + "places"]
-    offsets, dense = container[prefix + "offsets"], container[prefix + "dense"]
+def _adds_up(container: Container, pages: int, postings: int) -> bool:
+    counts, places = container[FULL + "counts"], container[FULL + "places"]
+    offsets, dense = container[FULL + "offsets"], container[FULL + "dense"]
     listed = places < DENSE
     rows = int(np.count_nonzero(~listed))
     return (

@@ -21,6 +21,8 @@ _READABLE = ("1", "2")
 _MARK = "vsplade-index"
 _MOST_BYTES = 1 << 28
 _LARGEST = (1 << 53) - 1
+_FORMER = {"first_stage_terms", "term_values", "term_values_crc32"}
+"""Keys in manifests of before that mean nothing any more."""
 _CONTROLS = frozenset(map(chr, [*range(32), *range(127, 160)]))
 
 JsonValue = str | int | float | bool | None | list["JsonValue"] | dict[str, "JsonValue"]
@@ -57,19 +59,13 @@ class Manifest:
     generation: int = 0
     next_file: int = 1
     """Number for the next file; only ever grows, so that no file name is used twice."""
-    first_stage_terms: int = 0
-    """Terms a page, on average, in the stored first stage of two-stage search; 0: not stored."""
-    term_values: str | None = None
-    """File with the encoder's table of them; None where it has none, and in indexes of before."""
-    term_values_crc32: int = 0
     segments: tuple[SegmentEntry, ...] = ()
     state: tuple[StateEntry, ...] = ()
 
     def files(self) -> set[str]:
         """Every file that this commit needs."""
         needed = {segment.file for segment in self.segments} | {entry.file for entry in self.state}
-        optional = [self.term_values, *(segment.tombstones for segment in self.segments)]
-        return needed | {name for name in optional if name}
+        return needed | {segment.tombstones for segment in self.segments if segment.tombstones}
 
     def with_changes(self, **changes: Any) -> Manifest:
         return replace(self, **changes)
@@ -136,9 +132,6 @@ class _Checked:
             vocabulary=self._whole(given, "vocabulary", 1, MAX_VOCABULARY),
             generation=self._whole(given, "generation", 0),
             next_file=self._whole(given, "next_file", 1),
-            first_stage_terms=self._whole(given, "first_stage_terms", 0, MAX_VOCABULARY, 0),
-            term_values=self._optional_name(given, "term_values", "weights"),
-            term_values_crc32=self._whole(given, "term_values_crc32", 0, 0xFFFFFFFF, 0),
             segments=tuple(map(self._segment, self._list(given, "segments"))),
             state=tuple(map(self._state, self._list(given, "state"))),
         )
@@ -172,7 +165,7 @@ class _Checked:
         )
 
     def _check_names(self, manifest: Manifest) -> None:
-        parts = len(manifest.segments) + len(manifest.state) + (manifest.term_values is not None)
+        parts = len(manifest.segments) + len(manifest.state)
         parts += sum(segment.tombstones is not None for segment in manifest.segments)
         files = manifest.files()
         if len(files) != parts:
@@ -183,7 +176,7 @@ class _Checked:
 
     def _object(self, given: Any, kind: type) -> Mapping[str, Any]:
         known = {field.name for field in fields(kind)}
-        if not isinstance(given, dict) or not set(given) <= known:
+        if not isinstance(given, dict) or not set(given) <= known | _FORMER:
             raise damaged(self._path, "it does not have the keys that a manifest has")
         return given
 

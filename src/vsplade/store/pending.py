@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from vsplade.store import merging
 from vsplade.store.durable import damaged, write_durably
 from vsplade.store.file_names import FileNames
-from vsplade.store.first_stage import read_term_values
 from vsplade.store.manifest import Manifest, SegmentEntry
 from vsplade.store.postings import MAX_PAGES
 from vsplade.store.segment import Segment, StoredPage, hash_id, write_segment
@@ -63,7 +62,6 @@ class WorkingSegments:
         self._manifest = manifest
         self._names = names
         self._all: list[_Working] = []
-        self._term_values = read_term_values(folder, manifest)
         for entry in manifest.segments:
             live = read_live(folder, entry)
             deleted = np.zeros(entry.pages, dtype=bool) if live is None else ~live
@@ -92,7 +90,7 @@ class WorkingSegments:
 
     def _write(self, pages: list[StoredPage]) -> _Working:
         path = self._names.new("segment")
-        write_segment(path, pages, self._manifest, self._term_values)
+        write_segment(path, pages, self._manifest)
         return _Working(Segment(path), np.zeros(len(pages), dtype=bool), None)
 
     def adopt(self, other: Segment, live: NDArray[np.bool_] | None) -> None:

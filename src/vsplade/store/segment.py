@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from vsplade.store.array_file import Array, Container, write_container
 from vsplade.store.columns import Column, build_columns, read_column, read_row
 from vsplade.store.durable import damaged, from_bytes, to_bytes
-from vsplade.store.first_stage import first_stage
-from vsplade.store.layout import FIRST_STAGE, FULL, check_layout, vectors_that_cannot_be
+from vsplade.store.layout import FULL, check_layout
 from vsplade.store.manifest import Manifest
 from vsplade.store.meaning_windows import StoredWindows, read_windows, window_arrays
 from vsplade.store.postings import WEIGHTS, Inverted, invert
@@ -37,23 +36,15 @@ def hash_id(page_id: str) -> int:
     return int.from_bytes(hashlib.blake2b(to_bytes(page_id), digest_size=8).digest(), "little")
 
 
-def write_segment(
-    path: Path,
-    pages: Sequence[StoredPage],
-    index: Manifest,
-    term_values: NDArray[np.float32] | None,
-) -> int:
+def write_segment(path: Path, pages: Sequence[StoredPage], index: Manifest) -> int:
     """Write ``pages`` in their order as one segment file of an index; returns its size in bytes."""
-    vocabulary, first_stage_terms = index.vocabulary, index.first_stage_terms
+    vocabulary = index.vocabulary
     vectors = [page.vector for page in pages]
     starts = _starts([len(vector) for vector in vectors])
     joined = np.concatenate([vector.terms for vector in vectors])
     full_terms = joined.astype(np.uint16) if vocabulary <= 1 << 16 else joined
     weights = np.concatenate([vector.weights for vector in vectors])
     arrays = invert(starts, full_terms, weights, vocabulary).arrays(FULL)
-    if first_stage_terms:
-        first = first_stage(starts, full_terms, weights, vocabulary, first_stage_terms, term_values)
-        arrays |= first.arrays(FIRST_STAGE)
     arrays |= {"forward.starts": starts, "forward.terms": full_terms, "forward.weights": weights}
     hashes = np.array([hash_id(page.id) for page in pages], dtype=np.uint64)
     by_hash = np.argsort(hashes, kind="stable")
@@ -68,7 +59,6 @@ def write_segment(
         "pages": len(pages),
         "postings": int(starts[-1]),
         "vocabulary": vocabulary,
-        "first_stage_terms": first_stage_terms,
         "encoder": index.encoder,
         "fingerprint": index.fingerprint,
         "columns": keys,
@@ -101,7 +91,6 @@ class Segment:
         self.pages: int = header["pages"]
         self.postings: int = header["postings"]
         self.vocabulary: int = header["vocabulary"]
-        self._first_stages: dict[tuple[int, bool, bool], Inverted] = {}
         self._columns: dict[str, Column | None] = {}
         self._texts: dict[str, tuple[Array, memoryview]] = {}
 
@@ -112,33 +101,6 @@ class Segment:
     @cached_property
     def full(self) -> Inverted:
         return Inverted.stored(self.container, FULL)
-
-    @property
-    def first_stage_terms(self) -> int:
-        """Of the pruned structure in the file; 0 where there is none."""
-        terms: int = self.container.header["first_stage_terms"]
-        return terms
-
-    def first_stage(
-        self, terms: int, term_values: NDArray[np.float32] | None, plain: bool = False
-    ) -> Inverted:
-        """The pruned structure: read where the index stores it, else made once and kept in memory."""
-        kind = terms, term_values is not None, plain  # an index may have got its query weights since
-        if kind not in self._first_stages:
-            if self.first_stage_terms == terms and not plain:
-                found = self.stored_first_stage
-            else:
-                for problem in vectors_that_cannot_be(self.starts, self.terms, self.weights, self.vocabulary):
-                    raise damaged(self.container.path, problem)
-                found = first_stage(
-                    self.starts, self.terms, self.weights, self.vocabulary, terms, term_values, plain
-                )
-            self._first_stages[kind] = found
-        return self._first_stages[kind]
-
-    @property
-    def stored_first_stage(self) -> Inverted:
-        return Inverted.stored(self.container, FIRST_STAGE)
 
     @cached_property
     def starts(self) -> NDArray[np.uint64]:

@@ -51,8 +51,7 @@ class Joined(Snapshot):
         for part in parts:
             segments += [replace(live, base=base + live.base) for live in part.segments]
             base += sum(live.segment.pages for live in part.segments)
-        tables = (part.term_values for part in parts if part.term_values is not None)
-        super().__init__(first.folder, manifest, segments, JoinedState(parts), next(tables, None))
+        super().__init__(first.folder, manifest, segments, JoinedState(parts))
         for id, one, other in live_twice(self):
             raise InputError(
                 f"page {id!r} is in {one.container.path.parent} and in {other.container.path.parent}: no id "
@@ -96,9 +95,4 @@ def _check_alike(one: Snapshot, other: Snapshot) -> None:
             f"{one.folder} was built with the encoder {first.name!r} (fingerprint {first.fingerprint}), "
             f"{other.folder} with {second.name!r} (fingerprint {second.fingerprint}). Vectors of two "
             "encoders cannot be searched together: index the files of one again, with the other's encoder."
-        )
-    if one.manifest.first_stage_terms != other.manifest.first_stage_terms:
-        raise InputError(
-            f"{one.folder} keeps {one.manifest.first_stage_terms} terms a page for two-stage search, "
-            f"{other.folder} keeps {other.manifest.first_stage_terms}: they cannot be joined."
         )

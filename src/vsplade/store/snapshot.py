@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from vsplade.errors import IndexFormatError
 from vsplade.store import manifest as manifests
 from vsplade.store.durable import damaged, missing
-from vsplade.store.first_stage import read_term_values
 from vsplade.store.layout import misfits
 from vsplade.store.manifest import Manifest, SegmentEntry
 from vsplade.store.segment import Segment, hash_id
@@ -53,7 +52,6 @@ def check_entry(segment: Segment, entry: SegmentEntry, manifest: Manifest) -> No
         (segment.pages, container.size) != (entry.pages, entry.bytes)
         or entry.header_crc32 not in (None, container.header_crc32)
         or segment.vocabulary != manifest.vocabulary
-        or segment.first_stage_terms != manifest.first_stage_terms
     ):
         raise damaged(container.path, "it is not the file that the manifest describes")
 
@@ -82,17 +80,11 @@ class Snapshot:
     """Immutable; page numbers run over all segments in their order, deleted pages included."""
 
     def __init__(
-        self,
-        folder: Path,
-        manifest: Manifest,
-        segments: Sequence[LiveSegment],
-        state: KeptState,
-        term_values: NDArray[np.float32] | None,
+        self, folder: Path, manifest: Manifest, segments: Sequence[LiveSegment], state: KeptState
     ) -> None:
         self.folder = folder
         self.manifest = manifest
         self.state = state
-        self.term_values = term_values
         self.segments = tuple(segments)
         self.bases = np.array([segment.base for segment in segments], dtype=np.int64)
         self.pages = sum(segment.live_pages for segment in segments)
@@ -126,8 +118,7 @@ class Snapshot:
             check_entry(segment, entry, manifest)
             segments.append(LiveSegment(segment, read_live(folder, entry), base))
             base += entry.pages
-        state, term_values = StateFiles(folder, manifest.state), read_term_values(folder, manifest)
-        return cls(folder, manifest, segments, state, term_values)
+        return cls(folder, manifest, segments, StateFiles(folder, manifest.state))
 
     def locate(self, number: int) -> tuple[Segment, int]:
         """The segment of a page number, and the page's place in it."""

@@ -15,7 +15,6 @@ from vsplade.store import file_names, merging, state
 from vsplade.store import manifest as manifests
 from vsplade.store.durable import WriterLock, missing
 from vsplade.store.file_names import FileNames
-from vsplade.store.first_stage import checked_term_values, write_term_values
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import Manifest
 from vsplade.store.page_writer import PageWriter, ReadPage
@@ -29,21 +28,13 @@ from vsplade.types import Encoder
 class IndexWriter(PageWriter):
     """Use as a context manager: leaving it commits, an exception leaves the last commit as it was.
 
-    ``encoder`` may be left out when the index exists already. ``first_stage_terms`` stores the pruned
-    structure for two-stage search (0: none); it is fixed when the index is made.
+    ``encoder`` may be left out when the index exists already.
     """
 
-    def __init__(
-        self,
-        folder: str | Path,
-        encoder: Encoder | EncoderIdentity | None = None,
-        *,
-        first_stage_terms: int = 0,
-    ) -> None:
+    def __init__(self, folder: str | Path, encoder: Encoder | EncoderIdentity | None = None) -> None:
         super().__init__()
         self.folder = self.where = Path(folder)
         identity = encoder if isinstance(encoder, EncoderIdentity | None) else EncoderIdentity.of(encoder)
-        term_values = checked_term_values(identity)
         if not manifests.exists(self.folder) and identity is None:
             raise IndexFormatError(
                 f"{self.folder}: there is no index here yet; name the encoder to begin one."
@@ -61,38 +52,24 @@ class IndexWriter(PageWriter):
         try:
             if not manifests.exists(self.folder):
                 _check_free(self.folder)  # again: another process may have begun meanwhile
-                self._begin(identity, first_stage_terms)
+                self._begin(identity)
             self._manifest = manifests.load(self.folder)
             check_encoder(self.folder, EncoderIdentity.named_by(self._manifest), identity)
             self._names = FileNames(self.folder, self._manifest.next_file)
-            if term_values is not None and self._manifest.term_values is None:
-                self._keep(term_values)
             self._restore()
             self._remove_strays()
         except BaseException:
             self._lock.release()
             raise
 
-    def _begin(self, identity: EncoderIdentity | None, first_stage_terms: int) -> None:
+    def _begin(self, identity: EncoderIdentity | None) -> None:
         if identity is None:
             raise IndexFormatError(
                 f"{self.folder}: there is no index here yet; name the encoder to begin one."
             )
         if not 1 <= identity.terms <= MAX_VOCABULARY:
             raise InputError(f"a vocabulary of {identity.terms} terms cannot be indexed.")
-        first = Manifest(
-            identity.name, identity.fingerprint, identity.terms, first_stage_terms=first_stage_terms
-        )
-        manifests.store(self.folder, first)
-
-    def _keep(self, term_values: NDArray[np.float32]) -> None:
-        """When an index begins, or when one of before vsplade kept them is opened with its encoder."""
-        path = self._names.new("weights")
-        crc32 = write_term_values(path, term_values)
-        self._manifest = self._manifest.with_changes(
-            next_file=self._names.number, term_values=path.name, term_values_crc32=crc32
-        )
-        manifests.store(self.folder, self._manifest)
+        manifests.store(self.folder, Manifest(identity.name, identity.fingerprint, identity.terms))
 
     def _restore(self) -> None:
         """The working state is the last commit."""

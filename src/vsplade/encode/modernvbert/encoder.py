@@ -23,7 +23,6 @@ from vsplade.encode.modernvbert.adapters import files_folder
 from vsplade.encode.modernvbert.open_model import open_model
 from vsplade.encode.modernvbert.processor import IMAGE, Grid, PageProcessor
 from vsplade.encode.query_length import check_query_length
-from vsplade.encode.weighting import damped
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.types import Box, Page, SparseVector, TermStatistics, Vocabulary
 
@@ -111,11 +110,6 @@ class ModernVBertEncoder:
     @property
     def longest_edge(self) -> int:
         return self._side.longest_edge
-
-    @property
-    def term_values(self) -> NDArray[np.float32]:
-        """A little more for terms that weigh more in queries."""
-        return damped(self._side.table)
 
     @property
     def query_weights(self) -> NDArray[np.float32]:

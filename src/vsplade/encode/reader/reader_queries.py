@@ -19,7 +19,6 @@ from vsplade.encode.query_length import check_query_length
 from vsplade.encode.reader.bigrams import PAIRS, Neighbours
 from vsplade.encode.reader.whole_words import ReaderWords
 from vsplade.encode.tokenizer import Tokenizer
-from vsplade.encode.weighting import damped
 from vsplade.errors import InputError
 from vsplade.types import QueryWord, SparseVector, TermStatistics, Vocabulary
 
@@ -135,15 +134,6 @@ class ReaderQueries:
         divided by it, so that scores are the same as without.
         """
         return self._numbers("certainty.npy")
-
-    @cached_property
-    def term_values(self) -> NDArray[np.float32]:
-        """A little more for terms that weigh more in queries; the factors in page weights are undone."""
-        pairs = self._config["pairs"]
-        weights = np.concatenate([self._importance, np.full(PAIRS, pairs["weight"], np.float32)])
-        factors = np.concatenate([self._certainty, np.full(PAIRS, pairs["share"], np.float32)])
-        values: NDArray[np.float32] = damped(weights) / factors
-        return values
 
     @cached_property
     def query_weights(self) -> NDArray[np.float32]:
