@@ -11,13 +11,13 @@ import torch
 
 from research.experiments.behaviour import stop_share
 from research.experiments.lexicon import stop_terms
+from research.paper.judging import Judge
 from vsplade.encode.modernvbert.model import SpladeModel
 from vsplade.encode.modernvbert.processor import PageProcessor
 from vsplade.encode.modernvbert.query import QuerySide
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.evaluator import evaluate_dataset
 from vsplade.train.batches import padded
-from vsplade.train.judging import Judge
 from vsplade.types import Page, SparseVector, TermStatistics
 
 BATCH = 4

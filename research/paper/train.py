@@ -11,13 +11,13 @@ from typing import Any
 from research.command import main
 from research.paper.data import ColpaliPairs, RlhnPairs, check_captions, read_captions
 from research.paper.judge import dataset_judge
+from research.paper.judging import Judging, train_judged
 from research.paper.options import PaperOptions
 from vsplade.cli.common import note
 from vsplade.encode.modernvbert.find_model import find_model
 from vsplade.errors import InputError
 from vsplade.evaluate.hub import open_dataset
 from vsplade.train.adapt import Say, configuration, silent
-from vsplade.train.judging import Judging
 from vsplade.train.loop import Run, train
 from vsplade.train.pairs import FolderPairs, ImagePairs
 from vsplade.train.training_config import PaperConfig
@@ -29,12 +29,12 @@ def train_paper(options: PaperOptions, say: Say = silent) -> dict[str, Any]:
     images = _images(options, config)
     texts = RlhnPairs(options.texts, config) if options.texts is not None else None
     backbone = find_model(options.backbone)
-    judging = None
-    if options.dev is not None:
-        judge = dataset_judge(open_dataset(options.dev), backbone)
-        judging = Judging(judge, max(1, options.judge_every), options.patience)
-    run = Run(backbone, options.out, options.device, options.every, options.stop_after, judging=judging)
-    return train(config, run, images, texts, say)
+    run = Run(backbone, options.out, options.device, options.every, options.stop_after)
+    if options.dev is None:
+        return train(config, run, images, texts, say)
+    judge = dataset_judge(open_dataset(options.dev), backbone)
+    judging = Judging(judge, max(1, options.judge_every), options.patience)
+    return train_judged(judging, config, run, images, texts, say)
 
 
 def _images(options: PaperOptions, config: PaperConfig) -> ImagePairs:

@@ -23,11 +23,11 @@ pytest.importorskip("pyarrow")
 from safetensors.torch import load_file, save_file
 
 from research.paper.data import ColpaliPairs, RlhnPairs, picture_id
+from research.paper.judging import Judging, train_judged
 from vsplade.encode import load_encoder
 from vsplade.encode.modernvbert import checkpoint
 from vsplade.errors import InputError
 from vsplade.train import lora
-from vsplade.train.judging import Judging
 from vsplade.train.loop import LAST, Run, Trainer, TrainingError, train
 from vsplade.train.pairs import ImagePair
 from vsplade.train.training_config import PaperConfig
@@ -397,8 +397,8 @@ def test_the_best_step_is_kept_beside_the_last(backbone: Path, images: ColpaliPa
         assert not model.training  # type: ignore[attr-defined]
         return {"ndcg@5": next(scores), "stop_share": 0.1}
 
-    run = Run(backbone, tmp_path / "run", judging=Judging(judge, every=2, patience=2))
-    done = train(CONFIG, run, images)
+    run = Run(backbone, tmp_path / "run")
+    done = train_judged(Judging(judge, every=2, patience=2), CONFIG, run, images)
     assert done == {"step": 8, "steps": 8, "finished": True, "best_step": 4}
     rows = [json.loads(line) for line in (run.out / "judged.jsonl").read_text().splitlines()]
     assert [(row["step"], row["ndcg@5"]) for row in rows] == [(2, 0.2), (4, 0.5), (6, 0.4), (8, 0.3)]
@@ -413,7 +413,7 @@ def test_the_best_step_is_kept_beside_the_last(backbone: Path, images: ColpaliPa
 def test_a_run_that_gets_no_better_ends_early(backbone: Path, images: ColpaliPairs, tmp_path: Path) -> None:
     scores = iter([0.5, 0.4, 0.4, 0.9, 0.9])
     judging = Judging(lambda *_: {"ndcg@5": next(scores)}, every=1, patience=2)
-    done = train(CONFIG, Run(backbone, tmp_path / "run", judging=judging), images)
+    done = train_judged(judging, CONFIG, Run(backbone, tmp_path / "run"), images)
     assert done == {"step": 3, "steps": 8, "finished": True, "best_step": 1}
     assert (tmp_path / "run" / "best-model" / "model.safetensors").is_file()
 

@@ -28,7 +28,6 @@ from vsplade.train import lora
 from vsplade.train import training_checkpoint as files
 from vsplade.train.batches import BatchPlan, Loader, TrainingBatch
 from vsplade.train.distributed import World, joined
-from vsplade.train.judging import BEST, JUDGED, Judgements, Judging
 from vsplade.train.losses import Parts, Side, page_losses, text_losses
 from vsplade.train.lr_schedule import flops_share, rate_share
 from vsplade.train.pairs import ImagePairs, TextPairs
@@ -53,7 +52,6 @@ class Run:
     stop_after: int = 0
     """Steps after which to stop, to be resumed later; 0: at the end."""
     threads: int = 4
-    judging: Judging | None = None
 
 
 class Trainer:
@@ -105,7 +103,8 @@ class Trainer:
             "text_pairs": sum(texts.groups) if texts is not None else 0,
         }
         self.step = 0
-        self.judged = Judgements(run.out / JUDGED) if run.judging else None
+        self.gave_up = False
+        """The run ends early."""
 
     # -- running ------------------------------------------------------------------------------------
 
@@ -124,33 +123,14 @@ class Trainer:
                 if self.step % self.run.every == 0 and self.step < last:
                     self.save()
                     say(f"step {self.step} of {self.plan.steps}, loss {facts['loss']:.4f}")
-                self._judge(say)
+                self.after_step(say)
         except InputError:  # a picture that cannot be read, say: the steps before it are not lost
             self._write()
             raise
         self.save()
 
-    @property
-    def gave_up(self) -> bool:
-        """No measurement of late was the best one: the run ends early."""
-        judging = self.run.judging
-        return bool(judging and self.judged and self.judged.gives_up(judging.patience))
-
-    def _judge(self, say: Callable[[str], None]) -> None:
-        """Every process measures, so that all of them know when to stop; the first one keeps the best."""
-        judging = self.run.judging
-        if judging is None or self.judged is None or self.judged.has(self.step):
-            return
-        if self.step % judging.every and self.step < self.plan.steps:
-            return
-        self.model.eval()
-        with torch.no_grad():
-            measures = judging.judge(self.model, self.processor, self.device)
-        self.model.train()
-        if self.judged.add(self.step, measures) and self.world.leads:
-            header = {"step": self.step, "config": self._identity()}
-            files.save(self.run.out / BEST, self._tensors(), header)
-        say(f"step {self.step}: " + ", ".join(f"{name} {value:.4f}" for name, value in measures.items()))
+    def after_step(self, say: Callable[[str], None]) -> None:
+        """For those who look at a model while it learns."""
 
     def advance(self, batches: Sequence[TrainingBatch]) -> dict[str, float]:
         """One step. A loss that is not a number changes nothing: the state is saved and the run ends."""
@@ -252,8 +232,6 @@ class Trainer:
         self.step = int(header["step"])
         if self.world.leads:
             self._trim_log()
-        if self.run.judging:
-            self.judged = Judgements.read(self.run.out, self.step)
 
     def take_learned(self, tensors: Mapping[str, Tensor], path: Path) -> None:
         """What a checkpoint has learned, strictly."""
@@ -305,28 +283,22 @@ def train(
     images: ImagePairs,
     texts: TextPairs | None = None,
     say: Callable[[str], None] = lambda _: None,
+    make: Callable[..., Trainer] = Trainer,
 ) -> dict[str, Any]:
     """Begin or go on, to the end; the model is in ``run.out / "model"`` then. Under torchrun, one of its
     processes.
     """
     with joined() as world:
-        trainer = Trainer(config, run, images, texts, world)
+        trainer = make(config, run, images, texts, world)
         if (run.out / LAST).is_file():
             trainer.resume(run.out / LAST)
             say(f"going on at step {trainer.step} of {trainer.plan.steps}")
         trainer.train(say)
         finished = trainer.step >= trainer.plan.steps or trainer.gave_up
-        result = {"step": trainer.step, "steps": trainer.plan.steps, "finished": finished}
-        if trainer.judged is not None:
-            result["best_step"] = trainer.judged.best_step
         if finished and world.leads:
             trainer.export(run.out / "model")
-            if result.get("best_step", trainer.step) != trainer.step:
-                best = Trainer(config, run, images, texts, world)
-                best.take_learned(files.load(run.out / BEST)[0], run.out / BEST)
-                best.export(run.out / "best-model")
         world.barrier()
-        return result
+        return {"step": trainer.step, "steps": trainer.plan.steps, "finished": finished}
 
 
 def _device(name: str, world: World) -> torch.device:
