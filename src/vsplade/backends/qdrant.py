@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
@@ -74,6 +75,45 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def filter_models(module: Any, range_kind: Any, has_ids: Callable[[Sequence[str]], Any]) -> SimpleNamespace:
+    """The classes of filters, which the client and the engine call alike; what they do not is given."""
+    names = ("Filter", "FieldCondition", "MatchValue", "MatchAny", "MatchPrefix")
+
+    def range_of(operator: str, value: float) -> Any:
+        return range_kind(**dict.fromkeys(("gte", "lte") if operator == "eq" else (operator,), value))
+
+    return SimpleNamespace(
+        **{name: getattr(module, name) for name in names}, has_ids=has_ids, range_of=range_of
+    )
+
+
+def as_sparse(kind: Any, vectors: Mapping[str, Sparse | list[float]]) -> dict[str, Any]:
+    """Vectors by name, the sparse ones as the class that the client or the engine wants."""
+    return {
+        using: kind(indices=vector[0], values=vector[1]) if isinstance(vector, tuple) else vector
+        for using, vector in vectors.items()
+    }
+
+
+def point_of(record: Any) -> Point:
+    vectors = record.vector if isinstance(record.vector, dict) else {}
+    plain = {
+        name: (vector.indices, vector.values) if hasattr(vector, "indices") else vector
+        for name, vector in vectors.items()
+    }
+    return str(record.id), plain, record.payload or {}
+
+
+def scroll_all(page: Callable[[Any], tuple[Sequence[Any], Any]]) -> Iterator[Point]:
+    """``page(offset)`` gives some records, and where the next ones begin."""
+    offset = None
+    while True:
+        records, offset = page(offset)
+        yield from map(point_of, records)
+        if offset is None:
+            return
 
 
 class QdrantCollection:

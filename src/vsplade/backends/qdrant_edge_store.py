@@ -9,12 +9,21 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import qdrant_edge as edge
 
-from vsplade.backends.qdrant import MEANING, SCROLL, WORDS, Point, Sparse
+from vsplade.backends.qdrant import (
+    MEANING,
+    SCROLL,
+    WORDS,
+    Point,
+    Sparse,
+    as_sparse,
+    filter_models,
+    point_of,
+    scroll_all,
+)
 from vsplade.errors import EngineError
 
 _open: dict[Path, tuple[edge.EdgeShard, int]] = {}
@@ -22,23 +31,8 @@ _open: dict[Path, tuple[edge.EdgeShard, int]] = {}
 _lock = threading.Lock()
 
 
-def _range_of(operator: str, value: float) -> Any:
-    return edge.RangeFloat(gte=value, lte=value) if operator == "eq" else edge.RangeFloat(**{operator: value})
-
-
-MODELS = SimpleNamespace(
-    Filter=edge.Filter,
-    FieldCondition=edge.FieldCondition,
-    MatchValue=edge.MatchValue,
-    MatchAny=edge.MatchAny,
-    MatchPrefix=edge.MatchPrefix,
-    has_ids=lambda keys: edge.HasIdCondition(set(keys)),
-    range_of=_range_of,
-)
-
-
 class EdgeStore:
-    models = MODELS
+    models = filter_models(edge, edge.RangeFloat, lambda keys: edge.HasIdCondition(set(keys)))
 
     def __init__(self, folder: Path, where: str) -> None:
         self._folder, self._where = folder.absolute(), where
@@ -88,14 +82,7 @@ class EdgeStore:
 
     def upsert(self, name: str, points: Sequence[Point]) -> None:
         made = [
-            edge.Point(
-                key,
-                {
-                    using: edge.SparseVector(*vector) if isinstance(vector, tuple) else vector
-                    for using, vector in vectors.items()
-                },
-                payload,
-            )
+            edge.Point(key, as_sparse(edge.SparseVector, vectors), payload)
             for key, vectors, payload in points
         ]
         with self._errors():
@@ -112,17 +99,16 @@ class EdgeStore:
     def retrieve(self, name: str, ids: Sequence[str], payload: Sequence[str], vectors: bool) -> list[Point]:
         with self._errors():
             records = self._shard(name).retrieve(list(ids), list(payload), vectors)
-        return [_point(record) for record in records]
+        return [point_of(record) for record in records]
 
     def scroll(self, name: str, filter: Any, payload: Sequence[str], vectors: bool) -> Iterator[Point]:
-        offset = None
-        while True:
-            request = edge.ScrollRequest(offset, SCROLL, filter, list(payload), vectors)
+        def page(offset: Any) -> Any:
             with self._errors():
-                records, offset = self._shard(name).scroll(request)
-            yield from map(_point, records)
-            if offset is None:
-                return
+                return self._shard(name).scroll(
+                    edge.ScrollRequest(offset, SCROLL, filter, list(payload), vectors)
+                )
+
+        return scroll_all(page)
 
     def count(self, name: str, filter: Any) -> int:
         with self._errors():
@@ -139,10 +125,10 @@ class EdgeStore:
     ) -> list[list[tuple[str, float, dict[str, Any]]]]:
         answers = []
         for vector in vectors:
-            asked = edge.SparseVector(*vector) if isinstance(vector, tuple) else vector
+            asked = as_sparse(edge.SparseVector, {using: vector})
             request = edge.QueryRequest(
                 limit=k,
-                query=edge.Query.Nearest(asked, using),
+                query=edge.Query.Nearest(asked[using], using),
                 filter=filter,
                 with_payload=list(payload),
                 params=edge.SearchParams(exact=True),
@@ -168,15 +154,3 @@ class EdgeStore:
                     del _open[path]
                     shard.close()
             self._shards = {}
-
-
-def _point(record: Any) -> Point:
-    vectors = record.vector if isinstance(record.vector, dict) else {}
-    return (
-        str(record.id),
-        {
-            name: (vector.indices, vector.values) if isinstance(vector, edge.SparseVector) else vector
-            for name, vector in vectors.items()
-        },
-        record.payload or {},
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 from qdrant_client import QdrantClient, models
@@ -13,7 +12,17 @@ from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException
 
 from vsplade.backends.address import TOKEN, Address
-from vsplade.backends.qdrant import MEANING, SCROLL, WORDS, Point, Sparse
+from vsplade.backends.qdrant import (
+    MEANING,
+    SCROLL,
+    WORDS,
+    Point,
+    Sparse,
+    as_sparse,
+    filter_models,
+    point_of,
+    scroll_all,
+)
 from vsplade.errors import EngineError
 
 SECONDS, FIRST_SECONDS = 60, 10
@@ -21,23 +30,8 @@ SECONDS, FIRST_SECONDS = 60, 10
 OLDEST = (1, 13)
 
 
-def _range_of(operator: str, value: float) -> Any:
-    return models.Range(gte=value, lte=value) if operator == "eq" else models.Range(**{operator: value})
-
-
-MODELS = SimpleNamespace(
-    Filter=models.Filter,
-    FieldCondition=models.FieldCondition,
-    MatchValue=models.MatchValue,
-    MatchAny=models.MatchAny,
-    MatchPrefix=models.MatchPrefix,
-    has_ids=lambda keys: models.HasIdCondition(has_id=list(keys)),
-    range_of=_range_of,
-)
-
-
 class ServerStore:
-    models = MODELS
+    models = filter_models(models, models.Range, lambda keys: models.HasIdCondition(has_id=list(keys)))
 
     def __init__(self, address: Address, client: QdrantClient | None = None) -> None:
         self._address, self._where = address, str(address)
@@ -94,16 +88,7 @@ class ServerStore:
 
     def upsert(self, name: str, points: Sequence[Point]) -> None:
         made = [
-            models.PointStruct(
-                id=key,
-                vector={
-                    using: models.SparseVector(indices=vector[0], values=vector[1])
-                    if isinstance(vector, tuple)
-                    else vector
-                    for using, vector in vectors.items()
-                },
-                payload=payload,
-            )
+            models.PointStruct(id=key, vector=as_sparse(models.SparseVector, vectors), payload=payload)
             for key, vectors, payload in points
         ]
         with self._errors():
@@ -120,18 +105,16 @@ class ServerStore:
     def retrieve(self, name: str, ids: Sequence[str], payload: Sequence[str], vectors: bool) -> list[Point]:
         with self._errors():
             records = self._client.retrieve(name, list(ids), with_payload=list(payload), with_vectors=vectors)
-        return [_point(record) for record in records]
+        return [point_of(record) for record in records]
 
     def scroll(self, name: str, filter: Any, payload: Sequence[str], vectors: bool) -> Iterator[Point]:
-        offset = None
-        while True:
+        def page(offset: Any) -> Any:
             with self._errors():
-                records, offset = self._client.scroll(
+                return self._client.scroll(
                     name, filter, SCROLL, offset=offset, with_payload=list(payload), with_vectors=vectors
                 )
-            yield from map(_point, records)
-            if offset is None:
-                return
+
+        return scroll_all(page)
 
     def count(self, name: str, filter: Any) -> int:
         with self._errors():
@@ -148,9 +131,7 @@ class ServerStore:
     ) -> list[list[tuple[str, float, dict[str, Any]]]]:
         requests = [
             models.QueryRequest(
-                query=models.SparseVector(indices=vector[0], values=vector[1])
-                if isinstance(vector, tuple)
-                else vector,
+                query=as_sparse(models.SparseVector, {using: vector})[using],
                 using=using,
                 limit=k,
                 filter=filter,
@@ -184,15 +165,3 @@ def check_version(version: str, where: str) -> None:
 
 def _told(error: Exception) -> str:
     return " ".join(str(error).split())[:300].rstrip(".")
-
-
-def _point(record: Any) -> Point:
-    vectors = record.vector if isinstance(record.vector, dict) else {}
-    return (
-        str(record.id),
-        {
-            name: (vector.indices, vector.values) if isinstance(vector, models.SparseVector) else vector
-            for name, vector in vectors.items()
-        },
-        record.payload or {},
-    )
