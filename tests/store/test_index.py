@@ -272,7 +272,7 @@ def test_bytes_a_posting(tmp_path: Path) -> None:
 def test_numba_takes_over_when_it_pays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = Index.open(folder, Letters())
     monkeypatch.setattr(index._budget, "_left", 5)
-    engine = index._view.engine(0)
+    engine = index._view.engine
     before = index.search("ab")  # three postings
     assert engine._compiled is None
     assert index.search("ab") == before
