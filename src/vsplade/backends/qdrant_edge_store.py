@@ -13,17 +13,8 @@ from typing import Any
 
 import qdrant_edge as edge
 
-from vsplade.backends.qdrant import (
-    MEANING,
-    SCROLL,
-    WORDS,
-    Point,
-    Sparse,
-    as_sparse,
-    filter_models,
-    point_of,
-    scroll_all,
-)
+from vsplade.backends import qdrant
+from vsplade.backends.qdrant import MEANING, SCROLL, WORDS, Point, Sparse
 from vsplade.errors import EngineError
 
 _open: dict[Path, tuple[edge.EdgeShard, int]] = {}
@@ -32,7 +23,7 @@ _lock = threading.Lock()
 
 
 class EdgeStore:
-    models = filter_models(edge, edge.RangeFloat, lambda keys: edge.HasIdCondition(set(keys)))
+    models = qdrant.filter_models(edge, edge.RangeFloat, lambda keys: edge.HasIdCondition(set(keys)))
 
     def __init__(self, folder: Path, where: str) -> None:
         self._folder, self._where = folder.absolute(), where
@@ -82,7 +73,7 @@ class EdgeStore:
 
     def upsert(self, name: str, points: Sequence[Point]) -> None:
         made = [
-            edge.Point(key, as_sparse(edge.SparseVector, vectors), payload)
+            edge.Point(key, qdrant.as_sparse(edge.SparseVector, vectors), payload)
             for key, vectors, payload in points
         ]
         with self._errors():
@@ -99,7 +90,7 @@ class EdgeStore:
     def retrieve(self, name: str, ids: Sequence[str], payload: Sequence[str], vectors: bool) -> list[Point]:
         with self._errors():
             records = self._shard(name).retrieve(list(ids), list(payload), vectors)
-        return [point_of(record) for record in records]
+        return [qdrant.point_of(record) for record in records]
 
     def scroll(self, name: str, filter: Any, payload: Sequence[str], vectors: bool) -> Iterator[Point]:
         def page(offset: Any) -> Any:
@@ -108,7 +99,7 @@ class EdgeStore:
                     edge.ScrollRequest(offset, SCROLL, filter, list(payload), vectors)
                 )
 
-        return scroll_all(page)
+        return qdrant.scroll_all(page)
 
     def count(self, name: str, filter: Any) -> int:
         with self._errors():
@@ -125,7 +116,7 @@ class EdgeStore:
     ) -> list[list[tuple[str, float, dict[str, Any]]]]:
         answers = []
         for vector in vectors:
-            asked = as_sparse(edge.SparseVector, {using: vector})
+            asked = qdrant.as_sparse(edge.SparseVector, {using: vector})
             request = edge.QueryRequest(
                 limit=k,
                 query=edge.Query.Nearest(asked[using], using),

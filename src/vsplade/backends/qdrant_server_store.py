@@ -11,18 +11,9 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException
 
+from vsplade.backends import qdrant
 from vsplade.backends.address import TOKEN, Address
-from vsplade.backends.qdrant import (
-    MEANING,
-    SCROLL,
-    WORDS,
-    Point,
-    Sparse,
-    as_sparse,
-    filter_models,
-    point_of,
-    scroll_all,
-)
+from vsplade.backends.qdrant import MEANING, SCROLL, WORDS, Point, Sparse
 from vsplade.errors import EngineError
 
 SECONDS, FIRST_SECONDS = 60, 10
@@ -31,7 +22,7 @@ OLDEST = (1, 13)
 
 
 class ServerStore:
-    models = filter_models(models, models.Range, lambda keys: models.HasIdCondition(has_id=list(keys)))
+    models = qdrant.filter_models(models, models.Range, lambda keys: models.HasIdCondition(has_id=list(keys)))
 
     def __init__(self, address: Address, client: QdrantClient | None = None) -> None:
         self._address, self._where = address, str(address)
@@ -88,7 +79,7 @@ class ServerStore:
 
     def upsert(self, name: str, points: Sequence[Point]) -> None:
         made = [
-            models.PointStruct(id=key, vector=as_sparse(models.SparseVector, vectors), payload=payload)
+            models.PointStruct(id=key, vector=qdrant.as_sparse(models.SparseVector, vectors), payload=payload)
             for key, vectors, payload in points
         ]
         with self._errors():
@@ -105,7 +96,7 @@ class ServerStore:
     def retrieve(self, name: str, ids: Sequence[str], payload: Sequence[str], vectors: bool) -> list[Point]:
         with self._errors():
             records = self._client.retrieve(name, list(ids), with_payload=list(payload), with_vectors=vectors)
-        return [point_of(record) for record in records]
+        return [qdrant.point_of(record) for record in records]
 
     def scroll(self, name: str, filter: Any, payload: Sequence[str], vectors: bool) -> Iterator[Point]:
         def page(offset: Any) -> Any:
@@ -114,7 +105,7 @@ class ServerStore:
                     name, filter, SCROLL, offset=offset, with_payload=list(payload), with_vectors=vectors
                 )
 
-        return scroll_all(page)
+        return qdrant.scroll_all(page)
 
     def count(self, name: str, filter: Any) -> int:
         with self._errors():
@@ -131,7 +122,7 @@ class ServerStore:
     ) -> list[list[tuple[str, float, dict[str, Any]]]]:
         requests = [
             models.QueryRequest(
-                query=as_sparse(models.SparseVector, {using: vector})[using],
+                query=qdrant.as_sparse(models.SparseVector, {using: vector})[using],
                 using=using,
                 limit=k,
                 filter=filter,
