@@ -88,6 +88,14 @@ class SparseVector:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryVector(SparseVector):
+    """A query with terms that are hashes: two words may share the number of two others."""
+
+    checks: NDArray[np.int32] | None = None
+    """For each term the check that tells them apart (``encode.hash_bits``); -1 where it is no hash."""
+
+
+@dataclass(frozen=True, slots=True)
 class PageVector(SparseVector):
     """The vector of a page from an encoder that can tell whether it could read the page at all."""
 

@@ -17,6 +17,7 @@ from vsplade.errors import VspladeWarning
 from vsplade.search.by_meaning import DEPTH, LOOKED_AT, meaning_weight
 from vsplade.search.conditions import Conditions
 from vsplade.search.filters import Filter
+from vsplade.search.hashed_search import BEYOND, has_checks, same_terms, word_score
 from vsplade.types import Direction, QueryWord, SparseVector
 
 AT_ONCE = 64
@@ -61,20 +62,26 @@ def by_words(
     for start in range(0, len(asked), AT_ONCE):
         places = asked[start : start + AT_ONCE]
         vectors = [queries[place] for place in places]
-        found = collection.search(vectors, k, allowed.narrowing)
+        found = collection.search(vectors, _first(vectors, k), allowed.narrowing)
         for place, pages in zip(places, found, strict=True):
-            answers[place] = _enough(collection, queries[place], k, allowed, pages)
+            answers[place] = _enough(collection, queries[place], k, _first(vectors, k), allowed, pages)
     return answers
 
 
+def _first(queries: Sequence[SparseVector], k: int) -> int:
+    """Pages that are asked for at first."""
+    return k + BEYOND if any(map(has_checks, queries)) else k
+
+
 def _enough(
-    collection: Collection, query: SparseVector, k: int, allowed: Allowed, pages: list[FoundRow]
+    collection: Collection, query: SparseVector, k: int, limit: int, allowed: Allowed, pages: list[FoundRow]
 ) -> list[FoundRow]:
-    """Asks for more where too few of the first ``k`` pass."""
-    limit = k
+    """Asks for more where too few of the first ``limit`` pass, or where others might have a higher score."""
     while True:
         passed = allowed.check(collection, [page for page in pages if page.score > 0])
-        if len(passed) >= k or len(pages) < limit:
+        before, passed = passed, ordered(_without_others(collection, query, passed))
+        sure = passed == ordered(before) or (len(passed) >= k and passed[k - 1].score > pages[-1].score)
+        if len(pages) < limit or (len(passed) >= k and sure):
             break
         if limit >= collection.most_results:
             warnings.warn(
@@ -86,7 +93,20 @@ def _enough(
             break
         limit = min(4 * limit, collection.most_results)
         (pages,) = collection.search([query], limit, allowed.narrowing)
-    return ordered(passed)[:k]
+    return passed[:k]
+
+
+def _without_others(collection: Collection, query: SparseVector, pages: Sequence[FoundRow]) -> list[FoundRow]:
+    """The pages with what they have in common with the query, less the hashes of other words."""
+    if not pages or not has_checks(query):
+        return list(pages)
+    rows = collection.fetch([page.key for page in pages])
+    known = [(page, rows[page.key].vector) for page in pages if page.key in rows]
+    scored = [
+        page if same_terms(query, vector) else replace(page, score=word_score(query, vector))
+        for page, vector in known
+    ]
+    return [page for page in scored if page.score > 0]
 
 
 def ordered(pages: Sequence[FoundRow]) -> list[FoundRow]:
@@ -115,6 +135,7 @@ def with_meaning(
     scores = {key: page.score for key, page in known.items()}
     if new and len(query):
         (found,) = collection.search([query], len(new), Narrowing(among=tuple(new)))
+        found = _without_others(collection, query, found)
         scores |= {page.key: page.score for page in found}
     joined = [
         replace(page, score=scores.get(key, 0.0) + weight * max(0.0, cosines.get(key, 0.0)))

@@ -13,6 +13,7 @@ from vsplade.search.adaptive_engine import AdaptiveEngine, WorkBudget
 from vsplade.search.by_meaning import DEPTH, MeaningEngine
 from vsplade.search.conditions import Conditions
 from vsplade.search.filters import Filter
+from vsplade.search.hashed_search import search_hashed
 from vsplade.search.native.work_queue import Shares
 from vsplade.search.numpy_engine import PlainEngine
 from vsplade.search.page_index import Query
@@ -87,7 +88,7 @@ class CommitView:
 
         def work(share: range) -> None:
             vectors = [first if place == 0 else encode(queries[place]) for place in share]
-            rankings = chosen.search(vectors, max(k, DEPTH) if by_meaning else k, masks)
+            rankings = search_hashed(chosen, vectors, max(k, DEPTH) if by_meaning else k, masks)
             if by_meaning:
                 rankings = [
                     self.meaning.join(vector, ranking, masks, k, compiled)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vsplade.encode.hash_bits import checks_of
 from vsplade.search.syntax import ParsedQuery
 from vsplade.search.word_lookup import holding
 from vsplade.store.segment import Segment
-from vsplade.types import FOUND, Encoder, QueryWord, SparseVector, TermStatistics, WordEncoder
+from vsplade.types import FOUND, Encoder, QueryVector, QueryWord, SparseVector, TermStatistics, WordEncoder
 
 NO_ORDER = (
     "The encoder {name!r} does not keep the order of words: pages that hold all words of a phrase are found."
@@ -86,7 +87,12 @@ def encode(parsed: ParsedQuery, encoder: Encoder, statistics: TermStatistics) ->
         terms = encoder.beginning(letters).parts
         for term, weight in encoder.weigh_terms(terms, statistics).items():
             weights[term] = max(weights.get(term, 0.0), weight)
-    return SparseVector.from_dict(weights)
+    joined = SparseVector.from_dict(weights)
+    checks = vector.checks if isinstance(vector, QueryVector) else None
+    if checks is None:
+        return joined
+    known = dict(zip(vector.terms.tolist(), checks.tolist(), strict=True))
+    return QueryVector(joined.terms, joined.weights, None, checks_of(known, joined.terms))
 
 
 def notes(parsed: ParsedQuery, encoder: Encoder) -> list[str]:

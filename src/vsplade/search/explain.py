@@ -6,7 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vsplade.types import BY_MEANING, FOUND, Direction, QueryWord, SparseVector, TermMatch, Windows, WordMatch
+from vsplade.search.hashed_search import shared_terms
+from vsplade.types import (
+    BY_MEANING,
+    FOUND,
+    Direction,
+    QueryWord,
+    SparseVector,
+    TermMatch,
+    Windows,
+    WordMatch,
+)
 
 
 def explain(
@@ -16,11 +26,9 @@ def explain(
     bits = page.weight_bits() if words else {}
     pieces = _pieces_only(words, bits)
     missing = {word.typed.lower() for word in words if word.on(bits) != FOUND}
-    _, in_query, in_page = np.intersect1d(query.terms, page.terms, assume_unique=True, return_indices=True)
     matches = []
-    for i, j in zip(in_query, in_page, strict=True):
+    for i, j in zip(*shared_terms(query, page), strict=True):
         term, name = int(query.terms[i]), token(int(query.terms[i]))
-        # two words side by side are a hash: another two may share it, on a page that holds neither
         in_part = term in pieces or (" " in name and bool(missing & set(name.split())))
         matches.append(TermMatch(name, term, float(query.weights[i]), float(page.weights[j]), in_part))
     return sorted(matches, key=lambda match: (-match.product, match.term))

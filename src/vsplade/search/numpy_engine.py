@@ -12,10 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from vsplade.encode.hash_bits import agree
 from vsplade.search.query_plan import NOTHING, Masks, Ranking, Searchable, damaged_result, rank
 from vsplade.store.array_file import Array
 from vsplade.store.postings import DENSE, LEVELS, row_stride
-from vsplade.types import SparseVector
+from vsplade.types import QueryVector, SparseVector
 
 _ROWS_AT_ONCE = 1 << 14
 
@@ -32,6 +33,14 @@ class PlainEngine:
         self, queries: Sequence[SparseVector], k: int, masks: Masks, first_stage: int = 0
     ) -> list[Ranking]:
         return [self._search(query, k, masks, first_stage) for query in queries]
+
+    def word_scores(self, query: SparseVector, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        scores = np.zeros(len(numbers), np.float32)
+        which = np.searchsorted([part.base for part in self.parts], numbers, side="right") - 1
+        for n in np.unique(which).tolist():
+            here, part = which == n, self.parts[n]
+            scores[here] = exact_scores(part, query, numbers[here] - part.base, checked=True)
+        return scores
 
     def _search(self, query: SparseVector, k: int, masks: Masks, first_stage: int) -> Ranking:
         sums = [_sums(part, query, mask) for part, mask in zip(self.parts, masks, strict=True)]
@@ -106,19 +115,30 @@ def _first(
     return chosen
 
 
-def exact_scores(part: Searchable, query: SparseVector, pages: NDArray[np.intp]) -> NDArray[np.float32]:
-    """Float32 scores from the stored vectors: products and sums in float64, by increasing term."""
+def exact_scores(
+    part: Searchable, query: SparseVector, pages: NDArray[np.int64] | NDArray[np.intp], checked: bool = False
+) -> NDArray[np.float32]:
+    """Float32 scores from the stored vectors: products and sums in float64, by increasing term. ``checked``:
+    a hashed term counts only where the page's check agrees.
+    """
     weights = np.zeros(part.segment.vocabulary, dtype=np.float64)
     weights[query.terms] = query.weights
+    checks = None
+    if checked and isinstance(query, QueryVector) and query.checks is not None:
+        checks = np.full(part.segment.vocabulary, -1, dtype=np.int32)
+        checks[query.terms] = query.checks
     scores = np.zeros(len(pages), dtype=np.float64)
     for first in range(0, len(pages), _ROWS_AT_ONCE):
         some = pages[first : first + _ROWS_AT_ONCE]
-        scores[first : first + len(some)] = _exact_rows(part, weights, some)
+        scores[first : first + len(some)] = _exact_rows(part, weights, some, checks)
     return scores.astype(np.float32)
 
 
 def _exact_rows(
-    part: Searchable, weights: NDArray[np.float64], pages: NDArray[np.intp]
+    part: Searchable,
+    weights: NDArray[np.float64],
+    pages: NDArray[np.int64] | NDArray[np.intp],
+    checks: NDArray[np.int32] | None,
 ) -> NDArray[np.float64]:
     # Clipped: in a damaged file the starts may be anything.
     starts = np.minimum(part.segment.starts, len(part.segment.weights)).astype(np.int64)
@@ -132,6 +152,8 @@ def _exact_rows(
     except IndexError as error:
         raise damaged_result() from error
     products = weights[terms[matched]] * part.segment.weights[places[matched]]
+    if checks is not None:
+        products *= agree(part.segment.weights[places[matched]], checks[terms[matched]])
     # bincount adds in order, as the compiled engine does: both give the same bits.
     scores: NDArray[np.float64] = np.bincount(rows[matched], weights=products, minlength=len(pages))  # type: ignore[assignment]
     return scores

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vsplade.encode.hash_bits import agree
 from vsplade.search.query_plan import Masks, MeaningPart
 from vsplade.store.meaning_windows import StoredWindows
-from vsplade.types import SparseVector
+from vsplade.types import QueryVector, SparseVector
 
 SMALL_VOCABULARY = 1 << 18
 
@@ -68,7 +69,7 @@ class PlainMeaning:
             starts = part.segment.starts
             spans = np.stack([starts[pages], starts[pages + 1]], 1).astype(np.int64)
             rows = _ranges(spans)
-            shared = asked.weights(part.segment.terms[rows])
+            shared = asked.weights(part.segment.terms[rows], part.segment.weights[rows])
             out[places] = _over(np.add, shared * part.segment.weights[rows] if how_often else shared, spans)
         return out
 
@@ -87,12 +88,22 @@ class _Asked:
 
     def __init__(self, query: SparseVector) -> None:
         self._terms, self._weights = query.terms, query.weights.astype(np.float64)
+        self._checks = query.checks if isinstance(query, QueryVector) else None
         last = int(query.terms[-1])
         self._table = np.zeros(last + 2) if last < SMALL_VOCABULARY else None
         if self._table is not None:
             self._table[query.terms] = self._weights
 
-    def weights(self, terms: NDArray[Any]) -> NDArray[np.float64]:
+    def weights(self, terms: NDArray[Any], on_page: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Of a page's terms, which have these weights there; 0 where a hash is that of other words."""
+        found = self._unchecked(terms)
+        if self._checks is not None:
+            hashed = np.flatnonzero(found)
+            places = np.searchsorted(self._terms, terms[hashed].astype(np.uint32))
+            found[hashed] *= agree(on_page[hashed], self._checks[places])
+        return found
+
+    def _unchecked(self, terms: NDArray[Any]) -> NDArray[np.float64]:
         if self._table is not None:
             beyond = min(len(self._table) - 1, int(np.iinfo(terms.dtype).max))
             found: NDArray[np.float64] = self._table[np.minimum(terms, terms.dtype.type(beyond))]

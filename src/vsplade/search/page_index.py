@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -211,8 +212,9 @@ class PageIndex(ABC):
 
         ``"a phrase"`` and ``+word`` must stand on a page, ``-word`` must not, ``word*`` is a beginning; a
         vector takes these conditions from ``where``. A score is the float32 of the float64 sum, by
-        increasing term, of query weight times page weight; equal scores are ordered as the pages were last
-        added. Only pages that share a term and have at least ``min_score`` are results.
+        increasing term, of query weight times page weight; a hashed term counts where its check agrees. Equal
+        scores are ordered as the pages were last added. Only pages that share a term and have at least
+        ``min_score`` are results.
         """
         return list(
             self.search_batch([query], k, filter, min_score=min_score, where=where, words_only=words_only)[0]
@@ -233,12 +235,12 @@ class PageIndex(ABC):
             vector = self.encoder.encode_query(query, self)
             # By its name: to ask whether the encoder follows a protocol takes as long as a search.
             if (meaning := getattr(self.encoder, "encode_meaning", None)) is not None:
-                vector = SparseVector(vector.terms, vector.weights, meaning(query))
+                vector = replace(vector, meaning=meaning(query))
         return checked_query(vector, self.identity.terms)
 
     def _encode_words(self, query: Query) -> SparseVector:
         vector = self.encode_query(query)
-        return SparseVector(vector.terms, vector.weights)
+        return replace(vector, meaning=None)
 
     def _conditions(self, query: Query) -> Conditions:
         if isinstance(query, str) and has_operators(query):

@@ -15,7 +15,7 @@ from vsplade.store.durable import from_bytes
 from vsplade.store.meaning_windows import StoredWindows
 from vsplade.store.postings import WEIGHTS, Inverted
 from vsplade.store.segment import Segment
-from vsplade.types import SparseVector
+from vsplade.types import QueryVector, SparseVector
 
 Masks = Sequence[NDArray[np.bool_] | None]
 """For each segment the pages that may be found; None: all of them."""
@@ -30,6 +30,12 @@ class Names:
 
     starts: NDArray[np.int64]
     bytes: NDArray[np.uint8]
+
+    def only(self, rows: NDArray[np.intp]) -> Names:
+        """Those of some rows, in this order."""
+        spans = [self.bytes[self.starts[row] : self.starts[row + 1]] for row in rows.tolist()]
+        starts = np.cumsum([0, *map(len, spans)], dtype=np.int64)
+        return Names(starts, np.concatenate([*spans, self.bytes[:0]]))
 
     def decoded(self) -> list[str]:
         body = self.bytes[self.starts[0] : self.starts[-1]].tobytes()
@@ -62,9 +68,17 @@ class Ranking:
 
     def at_least(self, score: float) -> Ranking:
         """Without the pages below this score."""
-        kept = int(np.count_nonzero(self.scores >= np.float32(score)))
-        names = None if self.names is None else Names(self.names.starts[: kept + 1], self.names.bytes)
-        return Ranking(self.numbers[:kept], self.scores[:kept], names, self.meaning)
+        return self.first(int(np.count_nonzero(self.scores >= np.float32(score))))
+
+    def first(self, k: int) -> Ranking:
+        """The best ``k``."""
+        names = None if self.names is None else Names(self.names.starts[: k + 1], self.names.bytes)
+        return Ranking(self.numbers[:k], self.scores[:k], names, self.meaning)
+
+    def only(self, rows: NDArray[np.intp], scores: NDArray[np.float32]) -> Ranking:
+        """Some of the pages, in this order, with other scores (of all)."""
+        names = None if self.names is None else self.names.only(rows)
+        return Ranking(self.numbers[rows], scores[rows], names, self.meaning)
 
     def ids(self, pages: Named) -> list[str]:
         """Of the pages found, in the commit that was searched."""
@@ -86,11 +100,16 @@ NOTHING = Ranking(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 class Engine(Protocol):
     """Searches the segments it was made for, for one query or several. ``first_stage`` > 0: only that many
-    pages, found in the segments' pruned structure, are scored."""
+    pages, found in the segments' pruned structure, are scored. Here a hashed term counts wherever a page has
+    its number: ``hashed_search`` sorts those of other words out."""
 
     def search(
         self, queries: Sequence[SparseVector], k: int, masks: Masks, first_stage: int = 0
     ) -> list[Ranking]: ...
+
+    def word_scores(self, query: SparseVector, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Of these pages; a hashed term counts only where the page's check agrees."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +143,12 @@ def checked_query(query: SparseVector, vocabulary: int) -> SparseVector:
     if not ((weights >= WEIGHTS[0]) & (weights <= WEIGHTS[1])).all():
         raise InputError(f"the query's weights must be positive: from {WEIGHTS[0]} to {WEIGHTS[1]}.")
     known = terms < vocabulary
-    if known.all():
-        return SparseVector(terms, weights, query.meaning)
-    return SparseVector(terms[known], weights[known], query.meaning)
+    checks = query.checks if isinstance(query, QueryVector) else None
+    if checks is not None and checks.shape != terms.shape:
+        raise InputError(f"the query has {len(terms)} terms but {len(checks)} checks.")
+    if not known.all():
+        terms, weights, checks = terms[known], weights[known], None if checks is None else checks[known]
+    return QueryVector(terms, weights, query.meaning, checks)
 
 
 def checked_top(k: int) -> int:

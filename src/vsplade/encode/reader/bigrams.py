@@ -160,13 +160,13 @@ class Neighbours:
         """The last pair or triple of each number, to show people words and not numbers."""
 
     def in_text(self, terms: Sequence[int]) -> list[int]:
-        """The pairs of a query's terms, which are in reading order."""
-        numbers = set()
+        """The hashes of the pairs of a query's terms, which are in reading order."""
+        hashes = set()
         for left, right in pairwise([term for term in terms if self.heavy[term]]):
-            number = hashed_pair(left, right) >> CHECK
-            self._seen[number] = left, right, -1
-            numbers.add(number)
-        return sorted(numbers)
+            hash = hashed_pair(left, right)
+            self._seen[hash >> CHECK] = left, right, -1
+            hashes.add(hash)
+        return sorted(hashes)
 
     def in_line(self, units: Sequence[tuple[int, ...]], days: Sequence[tuple[int, ...]] = ()) -> Standing:
         """A page of which every word was read without error, as one long line; a unit has its pieces.

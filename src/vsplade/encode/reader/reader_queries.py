@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vsplade.encode.hash_bits import checks_of, evidence
 from vsplade.encode.query_length import check_query_length
 from vsplade.encode.reader.bigrams import PAIRS, Neighbours
 from vsplade.encode.reader.whole_words import ReaderWords
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
-from vsplade.types import QueryWord, SparseVector, TermStatistics, Vocabulary
+from vsplade.types import QueryVector, QueryWord, SparseVector, TermStatistics, Vocabulary
 
 MODEL = Path(__file__).parents[1] / "data" / "reader"
 HEAVY_FILES = ("trunk.onnx", "head.onnx")
@@ -171,11 +172,18 @@ class ReaderQueries:
         words = {term: kept[term] / float(self._certainty[term]) for term in kept}
         pairs = self._config["pairs"]
         behind = dict.fromkeys(self._neighbours.in_text(text_terms), pairs["weight"] / pairs["share"])
-        for number, weight in self._words.weigh_whole(written).items():
-            behind[number] = max(behind.get(number, 0.0), weight / pairs["share"])
-        return SparseVector.from_dict(
-            words | {len(self._tokenizer) + number: weight for number, weight in behind.items()}
-        )
+        for hash, weight in self._words.weigh_whole(written).items():
+            behind[hash] = max(behind.get(hash, 0.0), weight / pairs["share"])
+        return self._with_hashes(words, behind)
+
+    def _with_hashes(self, words: dict[int, float], behind: dict[int, float]) -> QueryVector:
+        """A query's vector from weights of terms and of hashes; of two hashes with one number the heavier."""
+        checks = {}
+        for hash in sorted(behind, key=lambda hash: (behind[hash], hash)):
+            mark = evidence(hash, len(self._tokenizer))
+            words[mark.term], checks[mark.term] = behind[hash], mark.check
+        vector = SparseVector.from_dict(words)
+        return QueryVector(vector.terms, vector.weights, None, checks_of(checks, vector.terms))
 
     def _related_to(self, term: int) -> list[int]:
         """The terms that a term of the query also asks for."""

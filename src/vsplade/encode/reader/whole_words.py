@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from vsplade.encode.dates import day_of
-from vsplade.encode.hash_bits import CHECK, evidence
+from vsplade.encode.hash_bits import evidence
 from vsplade.encode.phones import joined_phones
 from vsplade.encode.reader.bigrams import Neighbours
 from vsplade.encode.tokenizer import Tokenizer, normalise
@@ -16,6 +16,8 @@ from vsplade.types import Evidence, QueryWord
 WHOLE_WORD, WHOLE_CODE, WHOLE_NUMBER = 3.0, 8.0, 16.0
 """What a whole word, a code of letters and digits, and a number weigh in a query beside their pieces
 (docs/log.md)."""
+ALONE = 4.0
+"""Times as much, where nothing else is asked for."""
 
 
 class ReaderWords:
@@ -34,15 +36,15 @@ class ReaderWords:
         return tuple(term for run in unit for term, _, _ in self._tokenizer.spans(run))
 
     def weigh_whole(self, written: Sequence[Sequence[Unit]]) -> dict[int, float]:
-        """The numbers of the rare words, numbers and codes of ``readings``, and their query weights."""
+        """The hashes of the rare words, numbers and codes of ``readings``, and their query weights."""
         weights: dict[int, float] = {}
+        alone = ALONE if len(written[0]) == 1 else 1.0
         for reading in written:
             for unit in reading:
                 if len(unit) == 1 and self._known(unit[0]):
                     continue
-                worth = _worth(unit)
                 hashes = self._neighbours.whole(self.pieces(unit))
-                weights |= {hash >> CHECK: worth / len(hashes) for hash in hashes}
+                weights |= {hash: alone * _worth(unit) / len(hashes) for hash in hashes}
         return weights
 
     def query_words(self, text: str) -> list[QueryWord]:

@@ -12,13 +12,25 @@ from numpy.typing import NDArray
 from vsplade.search.native import segment_table
 from vsplade.search.native.accumulate import SHORT_QUERY
 from vsplade.search.native.answer import answer
+from vsplade.search.native.rescore import word_scores
 from vsplade.search.native.simd import LANES
 from vsplade.search.query_plan import Masks, Names, Ranking, Searchable, damaged_result
 from vsplade.store.array_file import Array
 from vsplade.store.postings import MAX_PAGES, row_stride
-from vsplade.types import SparseVector
+from vsplade.types import QueryVector, SparseVector
 
 _LINE = 64
+_NO_CHECKS = np.zeros(0, np.int32)
+
+
+def checked_scores(
+    table: NDArray[np.int64], query: SparseVector, numbers: NDArray[np.int64], how_often: bool = True
+) -> NDArray[np.float32]:
+    """By words, of pages of the segments of this table; a hashed term counts where the check agrees."""
+    checks = query.checks if isinstance(query, QueryVector) else None
+    asked = _NO_CHECKS if checks is None else checks
+    scores: NDArray[np.float32] = word_scores(table, query.terms, query.weights, asked, numbers, how_often)
+    return scores
 
 
 class CompiledEngine:
@@ -82,6 +94,9 @@ class CompiledEngine:
             rankings.append(Ranking(numbers[query, :count], scores[query, :count], named))
             first += count
         return rankings
+
+    def word_scores(self, query: SparseVector, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        return checked_scores(self._table, query, numbers)
 
     def _sums(self, short: bool) -> Array:
         """This thread's sums, made once: fresh memory would be faulted in page by page for every query."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.search.native import segment_table
-from vsplade.search.native.rescore import word_scores
+from vsplade.search.native.engine import checked_scores
 from vsplade.search.native.scan_windows import nearest_windows, page_cosines
 from vsplade.search.query_plan import Masks, MeaningPart
 from vsplade.store.array_file import Array
@@ -63,5 +63,4 @@ class CompiledMeaning:
     def word_scores(
         self, query: SparseVector, numbers: NDArray[np.int64], how_often: bool = True
     ) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = word_scores(self._table, query.terms, query.weights, numbers, how_often)
-        return found
+        return checked_scores(self._table, query, numbers, how_often)

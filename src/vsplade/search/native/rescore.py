@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import carray, njit
 
+from vsplade.encode.hash_bits import MASK
 from vsplade.search.native.segment_table import (
     BASE,
     PAGE_TERMS,
@@ -99,9 +100,20 @@ def _score(segment, places, query_weights):
     return np.float32(score)
 
 
+@helper
+def _drop_others(segment, places, query_checks):
+    """Hashed terms that stand on the page for other words, by their checks, are not on it."""
+    bits = carray(at_u32(segment[PAGE_WEIGHTS]), segment[POSTINGS])
+    for i in range(len(query_checks)):
+        if places[i] >= 0 and query_checks[i] >= 0 and bits[places[i]] & MASK != query_checks[i]:
+            places[i] = -1
+
+
 @njit(nogil=True, cache=True)
-def word_scores(table, query_terms, query_weights, numbers, how_often):
-    """Of all these pages; or, unless ``how_often`` counts, the query's weights of a page's terms."""
+def word_scores(table, query_terms, query_weights, query_checks, numbers, how_often):
+    """Of all these pages; or, unless ``how_often`` counts, the query's weights of a page's terms.
+    ``query_checks`` may be empty.
+    """
     scores = np.zeros(len(numbers), dtype=np.float32)
     places = np.empty((AHEAD, len(query_terms)), dtype=np.int64)
     _fetch_terms(table, numbers[:AHEAD])
@@ -112,6 +124,7 @@ def word_scores(table, query_terms, query_weights, numbers, how_often):
             s = segment_of(table, numbers[i])
             _find_weights(table[s], numbers[i] - table[s, BASE], query_terms, places[i - first])
         for i in range(first, last):
+            _drop_others(table[segment_of(table, numbers[i])], places[i - first], query_checks)
             if how_often:
                 scores[i] = _score(table[segment_of(table, numbers[i])], places[i - first], query_weights)
             else:
