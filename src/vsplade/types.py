@@ -281,8 +281,8 @@ class MeaningEncoder(Protocol):
         """Of a query; None where the encoder was told to leave meaning out, or the query has no words."""
         ...
 
-    def meant_by(self, word: str, page: SparseVector) -> list[str]:
-        """The words of a page that come nearest to a word of the query."""
+    def meant_by(self, asked: Sequence[str], page: SparseVector) -> list[list[str]]:
+        """For each of these words the words of a page that come nearest to it; empty where nobody knows."""
         ...
 
     def expansions(self, page: SparseVector, most: int = 10) -> list[tuple[str, float]]:

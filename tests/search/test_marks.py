@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vsplade.search.marks import PageWord, best_place, find_marks, make_snippet, matched_tokens
-from vsplade.types import Box, TermMatch
+from vsplade.types import BY_MEANING, Box, TermMatch
 
 
 def words(text: str) -> list[PageWord]:
@@ -41,6 +41,18 @@ def test_pairs_and_light_words_are_left_out() -> None:
         [match("text:turbine", 2.0), match("turbine", 3.0), match("the turbine", 9.0), match("the", 0.1)]
     )
     assert found == {"turbine": 5.0}
+
+
+def test_a_word_that_is_only_meant_does_not_decide_where_to_look() -> None:
+    matches = [
+        TermMatch("tobacco", 1, 9.0, 0.5),
+        TermMatch("meaning", BY_MEANING, 15.0, 0.5, meant_by=(("annual", ("year",)),)),
+    ]
+    found = matched_tokens(matches)
+    assert found == {"tobacco": 4.5, "year": 2.25}
+    assert matched_tokens(matches[1:]) == {"year": 7.5}
+    page = words("tobacco of this kind " + "and so on " * 20 + "every year")
+    assert make_snippet(page, find_marks(page, found), 12).text.startswith("tobacco of this")
 
 
 def test_tokens_of_other_vocabularies_are_known_by_their_letters() -> None:

@@ -185,6 +185,29 @@ def test_a_word_that_is_meant_and_the_switch_that_leaves_it_out(browser: Any, tm
         server.end()
 
 
+def test_fusion_is_a_switch_that_explains_itself(browser: Any, tmp_path: Path) -> None:
+    from vsplade import index_paths
+
+    index = tmp_path / "both.vsplade"
+    index_paths([EXAMPLES / "table.pdf", EXAMPLES / "slides.pdf"], index, "reader+text")
+    server = Program(index, "--read-only").ready()
+    try:
+        one = Visit(browser, server.url)
+        page = one.search("rings of saturn")
+        assert "Joins what was read from the picture" in page.inner_text("#fuse-box")
+        page.locator("#fuse-box").click()
+        wait_until(page, "location.search.includes('fuse=true')")
+        page.wait_for_selector("#results:not(.stale) .hit")
+        assert page.locator(".hit .open").first.inner_text() == "slides.pdf"
+        page.reload()
+        page.wait_for_selector(".hit")
+        assert page.locator("#fuse").is_checked()
+        one.context.close()
+        assert one.errors == []
+    finally:
+        server.end()
+
+
 def test_marks_lie_where_the_words_stand(visit: Visit) -> None:
     page = visit.search("turbine maintenance")
     page.locator(".hit .open").first.click()

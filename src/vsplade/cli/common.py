@@ -94,7 +94,10 @@ def _or_default(context: click.Context, option: click.Parameter, given: Where | 
         if (folder / OWN_INDEX / "MANIFEST").is_file():
             return folder / OWN_INDEX
     raise click.MissingParameter(
-        "Name the index with --index DIR, or with the environment variable VSPLADE_INDEX.", context, option
+        "Name the index with --index DIR, or with the environment variable VSPLADE_INDEX; an index named "
+        f"{OWN_INDEX} is found from its folder and those below.",
+        context,
+        option,
     )
 
 

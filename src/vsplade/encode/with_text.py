@@ -105,8 +105,8 @@ class PairedEncoder:
     def encode_meaning(self, text: str) -> Direction | None:
         return self.first.encode_meaning(text) if isinstance(self.first, MeaningEncoder) else None
 
-    def meant_by(self, word: str, page: SparseVector) -> list[str]:
-        return self.first.meant_by(word, page) if isinstance(self.first, MeaningEncoder) else []
+    def meant_by(self, asked: Sequence[str], page: SparseVector) -> list[list[str]]:
+        return self.first.meant_by(asked, page) if isinstance(self.first, MeaningEncoder) else []
 
     def expansions(self, page: SparseVector, most: int = 10) -> list[tuple[str, float]]:
         return self.first.expansions(page, most) if isinstance(self.first, MeaningEncoder) else []

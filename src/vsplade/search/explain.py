@@ -18,6 +18,9 @@ from vsplade.types import (
     WordMatch,
 )
 
+MeantBy = Callable[[Sequence[str], SparseVector], list[list[str]]]
+"""Tells for each of some words which words of a page come nearest to it; nothing where nobody knows."""
+
 
 def explain(
     query: SparseVector, page: SparseVector, token: Callable[[int], str], words: Sequence[QueryWord] = ()
@@ -39,7 +42,7 @@ def explain_meaning(
     page: SparseVector,
     words: Sequence[QueryWord],
     weight: float,
-    meant_by: Callable[[str, SparseVector], list[str]],
+    meant_by: MeantBy,
 ) -> list[TermMatch]:
     """What the page's nearness to the query's meaning added, as one match; none where it added nothing."""
     if not (weight and isinstance(query.meaning, Direction) and isinstance(page.meaning, Windows)):
@@ -50,7 +53,8 @@ def explain_meaning(
         return []
     bits = page.weight_bits()
     missing = [word.typed for word in words if word.on(bits) != FOUND and len(word.typed) > 2]
-    nearest = tuple((word, tuple(found)) for word in missing if (found := meant_by(word, page)))
+    found = meant_by(missing, page) if missing else []
+    nearest = tuple((word, tuple(by)) for word, by in zip(missing, found, strict=False) if by)
     return [TermMatch("meaning", BY_MEANING, weight, cosine, meant_by=nearest)]
 
 

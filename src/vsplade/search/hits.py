@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
-from vsplade.search.explain import explain, explain_meaning, match_words
+from vsplade.search.explain import MeantBy, explain, explain_meaning, match_words
 from vsplade.search.query_plan import Named, Ranking
 from vsplade.types import Json, Metadata, QueryWord, SparseVector, TermMatch, WordMatch
 
@@ -87,8 +87,8 @@ class Answered:
     """Of the query, where they are known."""
     meaning: float = 0.0
     """What a cosine of the page with the query adds to the score."""
-    meant_by: Callable[[str, SparseVector], list[str]] = lambda word, page: []
-    """The words of a page that come nearest to a word of the query."""
+    meant_by: MeantBy = lambda asked, page: []
+    """The words of a page that come nearest to each of some words of the query."""
 
 
 class StoredHit(Hit):

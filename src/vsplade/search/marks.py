@@ -6,6 +6,7 @@ A word is matched when every term it is made of is among the terms that the page
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,17 +59,21 @@ class Excerpt:
 def matched_tokens(matches: Iterable[TermMatch]) -> dict[str, float]:
     """What each single term added, by its name; pairs are left out, for their words are terms as well.
 
-    Of a match by meaning the words of the page that come nearest to the query's share what it added.
+    Of a match by meaning the words of the page that come nearest to the query's share what it added; but
+    each counts for no more than half of what the heaviest word added that was asked for and stands there.
     """
     found: dict[str, float] = {}
+    meant: dict[str, float] = {}
     for match in matches:
         if match.term == BY_MEANING:
             near = [word for _, by in match.meant_by for word in by]
-            found |= {word: match.product / len(near) for word in near if word not in found}
+            meant |= {word: match.product / len(near) for word in near}
             continue
         token = match.token.removeprefix(_TEXT_LAYER)
         if " " not in token:
             found[token] = found.get(token, 0.0) + match.product
+    most = max(found.values()) / 2 if found else math.inf
+    found = {word: min(weight, most) for word, weight in meant.items()} | found
     least = LIGHTEST * max(found.values(), default=0.0)
     return {token: weight for token, weight in found.items() if weight >= least}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -283,14 +283,14 @@ class PageIndex(ABC):
             return f"#{term}"
 
     def _answered(self, pages: FoundPages, query: Query, vector: SparseVector, ranking: Ranking) -> Answered:
-        words = partial(self.query_words, query)
+        words = cache(partial(self.query_words, query))  # every hit that is looked at asks for them
         return Answered(pages, vector, self._token, words, ranking.meaning, self._meant_by)
 
-    def _meant_by(self, word: str, page: SparseVector) -> list[str]:
+    def _meant_by(self, asked: Sequence[str], page: SparseVector) -> list[list[str]]:
         """Nothing where the encoder that knows is not installed."""
         if self._nameless:
             return []
         try:
-            return self.encoder.meant_by(word, page) if isinstance(self.encoder, MeaningEncoder) else []
+            return self.encoder.meant_by(asked, page) if isinstance(self.encoder, MeaningEncoder) else []
         except VspladeError:
             return []

@@ -16,8 +16,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence, Set
-from functools import cache, cached_property
+from collections.abc import Callable, Sequence, Set
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,11 @@ class MeaningModel:
         return scale
 
     @cached_property
+    def _tokens_of(self) -> Callable[[str], list[int]]:
+        """Of a word; words of pages that are found are asked for again and again."""
+        return lru_cache(maxsize=1 << 16)(self._wordpiece.encode)
+
+    @cached_property
     def _centroids(self) -> NDArray[np.float32]:
         """Directions that windows are sorted by, so that a search looks at the near ones only."""
         codes = np.load(self._folder / "centroids.npy", allow_pickle=False).astype(np.float32)
@@ -156,9 +161,12 @@ class MeaningModel:
 
     def word_vectors(self, given: Sequence[str]) -> NDArray[np.float32]:
         """A row a word: the sum over its tokens."""
+        tokens = [self._tokens_of(word) for word in given]
+        counts = np.array([len(some) for some in tokens], np.int64)
         out = np.zeros((len(given), self.dimensions), np.float32)
-        for row, word in enumerate(given):
-            out[row] = self.vectors(self._wordpiece.encode(word)).sum(axis=0)
+        if counts.any():
+            first = (np.cumsum(counts) - counts)[counts > 0]
+            out[counts > 0] = np.add.reduceat(self.vectors([one for some in tokens for one in some]), first)
         return out
 
     def expansions(self, windows: Windows, page_words: Set[str], most: int) -> list[tuple[str, float]]:
@@ -177,16 +185,16 @@ class MeaningModel:
                 break
         return found
 
-    def meant_by(self, word: str, page_words: Sequence[str], most: int = 3) -> list[str]:
-        """The words of a page that come nearest to a word of the query, nearest first."""
-        if not page_words:
-            return []
-        asked = self.word_vectors([word])[0]
-        given = self.word_vectors(page_words)
-        lengths = np.linalg.norm(given, axis=1) * np.linalg.norm(asked)
-        nearness = given @ asked / np.maximum(lengths, 1e-6)
-        best = np.argsort(-nearness, kind="stable")[:most]
-        return [page_words[n] for n in best if nearness[n] > NEAR]
+    def meant_by(self, asked: Sequence[str], page_words: Sequence[str], most: int = 3) -> list[list[str]]:
+        """For each word of a query the words of a page that come nearest to it, nearest first."""
+        words, given = self.word_vectors(asked), self.word_vectors(page_words)
+        lengths = np.linalg.norm(words, axis=1)[:, None] * np.linalg.norm(given, axis=1)
+        nearness = words @ given.T / np.maximum(lengths, 1e-6)
+        best = np.argsort(-nearness, axis=1, kind="stable")[:, :most]
+        return [
+            [page_words[n] for n in row.tolist() if near[n] > NEAR]
+            for row, near in zip(best, nearness, strict=True)
+        ]
 
 
 NEAR = 0.35

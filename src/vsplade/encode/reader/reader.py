@@ -138,8 +138,8 @@ class ReaderEncoder(ReaderQueries):
         found = None if self._meaning is None else self._meaning.encode_query(text, self.options.dense)
         return None if found is None else replace(found, vocabulary=len(self._tokenizer))
 
-    def meant_by(self, word: str, page: SparseVector) -> list[str]:
-        return [] if self._meaning is None else self._meaning.meant_by(word, self._whole_words(page))
+    def meant_by(self, asked: Sequence[str], page: SparseVector) -> list[list[str]]:
+        return [] if self._meaning is None else self._meaning.meant_by(asked, self._whole_words(page))
 
     def expansions(self, page: SparseVector, most: int = 10) -> list[tuple[str, float]]:
         if self._meaning is None or not isinstance(page.meaning, Windows):
@@ -148,8 +148,13 @@ class ReaderEncoder(ReaderQueries):
 
     def _whole_words(self, page: SparseVector) -> list[str]:
         """The words of a page that are one term each."""
-        tokens = (self._tokenizer.token(term) for term in page.terms.tolist() if term < len(self._tokenizer))
-        return [token for token in tokens if token.isalpha() and len(token) > 2]
+        single = page.terms[page.terms < len(self._tokenizer)]
+        return [self._tokenizer.token(term) for term in single[self._is_word[single]].tolist()]
+
+    @cached_property
+    def _is_word(self) -> NDArray[np.bool_]:
+        tokens = (self._tokenizer.token(term) for term in range(len(self._tokenizer)))
+        return np.array([token.isalpha() and len(token) > 2 for token in tokens])
 
     def encode_with_places(self, page: Page) -> tuple[SparseVector, list[Box]]:
         """The vector, and for each of its terms the place that spoke loudest for it.
