@@ -13,10 +13,10 @@ import numpy as np
 from research.experiments.dense import sentence_model
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset
-from vsplade.evaluate.late_interaction import ColModernVbert, recall_ceiling, rerank_dataset
+from vsplade.evaluate.late_interaction import recall_ceiling, rerank_dataset
 from vsplade.evaluate.measures import measure
 from vsplade.evaluate.runs import Run
-from vsplade.search.rerank import DEPTH, Vectors, rerank_run
+from vsplade.search.rerank import DEPTH, ColModernVbert, Vectors, rerank_run
 
 NAMES = ("recall@5", "ndcg@5")
 Reranker = Callable[[Run], Run]

@@ -150,7 +150,7 @@ def test_transformers_model_agrees_with_its_own_scores(tiny_model: Path) -> None
     import torch
     from transformers import ColModernVBertForRetrieval, ColModernVBertProcessor
 
-    from vsplade.evaluate.late_interaction import ColModernVbert
+    from vsplade.search.rerank import ColModernVbert
 
     rng = np.random.default_rng(0)
     images = [Image.fromarray(rng.integers(0, 256, (60, 40 + 10 * n, 3), dtype=np.uint8)) for n in range(3)]
@@ -171,7 +171,7 @@ def test_transformers_model_agrees_with_its_own_scores(tiny_model: Path) -> None
 
 def test_a_folder_without_a_model_is_explained(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    from vsplade.evaluate.late_interaction import ColModernVbert
+    from vsplade.search.rerank import ColModernVbert
 
     with pytest.raises(InputError, match="could not be loaded as a ColModernVBERT"):
         ColModernVbert(str(tmp_path))

@@ -244,8 +244,9 @@ def _fuse(
 def _rerank(data: Dataset, report: EvalReport, model: str, depth: int) -> tuple[EvalReport, dict[str, Any]]:
     from dataclasses import replace
 
-    from vsplade.evaluate.late_interaction import ColModernVbert, recall_ceiling, rerank_dataset
+    from vsplade.evaluate.late_interaction import recall_ceiling, rerank_dataset
     from vsplade.evaluate.measures import averages, per_query
+    from vsplade.search.rerank import ColModernVbert
 
     run = rerank_dataset(data, report.run, ColModernVbert(model), depth)
     values = per_query(data.qrels, run)

@@ -203,8 +203,7 @@ def fused_hits(index: PageIndex, asked: Asked, joined: FusionChoice) -> Sequence
 
 def reranked(query: str, hits: Sequence[Hit], model: str, depth: int) -> Sequence[Hit]:
     """The first ``depth`` hits by late interaction; what is below them is left out."""
-    from vsplade.evaluate.late_interaction import LONGEST_EDGE, ColModernVbert
-    from vsplade.search.rerank import render_hits, rerank_hits
+    from vsplade.search.rerank import LONGEST_EDGE, ColModernVbert, render_hits, rerank_hits
     from vsplade.search.syntax import parse
 
     loaded = ColModernVbert(model)

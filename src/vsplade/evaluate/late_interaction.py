@@ -1,68 +1,19 @@
-"""ColModernVBERT as transformers has it: many vectors a page and a query, compared by MaxSim."""
+"""A run on a data set reranked by late interaction, and what no reranking can exceed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from vsplade.errors import InputError, MissingExtraError
+from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset, Qrels
 from vsplade.evaluate.measures import measure
 from vsplade.evaluate.runs import Run
 from vsplade.pages import FileProblem, SourceFile, render
-from vsplade.search.rerank import DEPTH, Vectors, rerank_run
+from vsplade.search.rerank import DEPTH, LONGEST_EDGE, rerank_run
 
 if TYPE_CHECKING:
     from PIL import Image
-
-LONGEST_EDGE = 2048
-"""Pages are given to the model's own processor at this size; it cuts them into tiles."""
-
-
-class ColModernVbert:
-    """Any checkpoint that ``ColModernVBertForRetrieval`` loads: a folder, or a name on the hub."""
-
-    def __init__(self, model: str, batch: int = 4, device: str = "cpu") -> None:
-        try:
-            import torch
-            from transformers import ColModernVBertForRetrieval, ColModernVBertProcessor
-        except ImportError as error:
-            raise MissingExtraError("Reranking with ColModernVBERT", "hf") from error
-        if batch < 1:
-            raise InputError(f"A batch holds at least 1 page, not {batch}.")
-        try:
-            self._processor: Any = ColModernVBertProcessor.from_pretrained(model)
-            self._model: Any = ColModernVBertForRetrieval.from_pretrained(model)
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"{model} could not be loaded as a ColModernVBERT model: {str(error).splitlines()[0]}"
-            ) from error
-        self._model.eval().to(device)
-        self._torch, self._batch, self._device = torch, batch, device
-
-    def embed_query(self, text: str) -> Vectors:
-        if not text.strip():
-            raise InputError("The query is empty.")
-        return self._embed(self._processor.process_queries(text=[text]))[0]
-
-    def embed_pages(self, images: Iterable[Image.Image]) -> Iterator[Vectors]:
-        """In order, ``batch`` pages at a time."""
-        waiting: list[Image.Image] = []
-        for image in images:
-            waiting.append(image.convert("RGB"))
-            if len(waiting) == self._batch:
-                yield from self._embed(self._processor.process_images(images=waiting))
-                waiting = []
-        if waiting:
-            yield from self._embed(self._processor.process_images(images=waiting))
-
-    def _embed(self, inputs: Any) -> list[Vectors]:
-        with self._torch.inference_mode():
-            rows = self._model(**inputs.to(self._device)).embeddings.float().cpu().numpy()
-        mask = inputs["attention_mask"].bool().cpu().numpy()
-        return [np.ascontiguousarray(row[keep]) for row, keep in zip(rows, mask, strict=True)]
 
 
 def rerank_dataset(dataset: Dataset, run: Run, model: Any, depth: int = DEPTH) -> Run:

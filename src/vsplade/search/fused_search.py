@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
+from vsplade.encode.with_text import PairedEncoder
 from vsplade.errors import InputError
 from vsplade.search.fuse import fuse
 from vsplade.search.hits import Hit
+from vsplade.search.page_index import FilterLike, PageIndex
 from vsplade.search.syntax import parse
-from vsplade.types import Encoder, SparseVector, TermMatch, TermStatistics
+from vsplade.types import TermMatch
 
 CANDIDATES = 100
 """Results fetched from each retriever, as the paper does: scaling scores needs more than the few that are
@@ -18,38 +19,6 @@ shown.
 """
 READER_AND_TEXT = (0.8, 0.2)
 """The weights of ``--fuse``: the paper's 0.7 and 0.3 lose more with a poor text (docs/evaluation.md)."""
-
-FilterLike = Mapping[str, object] | str | Iterable[str] | None
-
-
-class Searcher(TermStatistics, Protocol):
-    """What is needed of an index; ``vsplade.Index`` is one."""
-
-    @property
-    def encoder(self) -> Encoder: ...
-
-    def search(
-        self,
-        query: str | SparseVector,
-        k: int = 10,
-        filter: FilterLike = None,
-        *,
-        where: str | None = None,
-        words_only: bool = False,
-    ) -> list[Hit]: ...
-
-    def vector(self, id: str) -> SparseVector: ...
-
-    def __contains__(self, id: object) -> bool: ...
-
-
-@runtime_checkable
-class _Paired(Protocol):
-    """An encoder that keeps the text layer beside its own vector (``reader+text``)."""
-
-    def encode_text_query(self, text: str, statistics: TermStatistics | None = None) -> SparseVector: ...
-
-    def has_text(self, vector: SparseVector) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +37,7 @@ class FusedHit(Hit):
     """The page's own score by each retriever; ``None`` where it was not among its results."""
 
 
-def whole(index: Searcher, words_only: bool = False) -> Source:
+def whole(index: PageIndex, words_only: bool = False) -> Source:
     """An index as it searches by itself; a page without any term in it is one that it does not see."""
     return Source(
         lambda query, k, filter: index.search(query, k, filter, words_only=words_only),
@@ -76,22 +45,21 @@ def whole(index: Searcher, words_only: bool = False) -> Source:
     )
 
 
-def text_layer(index: Searcher) -> Source:
+def text_layer(index: PageIndex) -> Source:
     """The text layers in an index that was built with ``reader+text``."""
     encoder = index.encoder
-    if not isinstance(encoder, _Paired):
+    if not isinstance(encoder, PairedEncoder):
         name = encoder.name
         raise InputError(
             f"This index was built with the encoder {name!r} and has no text layers to fuse with. Index the "
             f"files with --encoder {name}+text into a new folder, or name a second index with --fuse-with."
         )
-    paired = encoder
 
     def search(query: str, k: int, filter: FilterLike) -> list[Hit]:
-        vector = paired.encode_text_query(parse(query).text, index)
+        vector = encoder.encode_text_query(parse(query).text, index)
         return index.search(vector, k, filter, where=query)
 
-    return Source(search, lambda page: page in index and paired.has_text(index.vector(page)))
+    return Source(search, lambda page: page in index and encoder.has_text(index.vector(page)))
 
 
 def fused_search(

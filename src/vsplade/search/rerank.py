@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.errors import InputError, PageError
+from vsplade.errors import InputError, MissingExtraError, PageError
 from vsplade.search.hits import Hit
 
 if TYPE_CHECKING:
@@ -23,14 +23,52 @@ Vectors = NDArray[np.float32]
 """One row a token."""
 DEPTH = 100
 """Hits that are ordered anew, as in the paper."""
+LONGEST_EDGE = 2048
+"""Pages are given to the model's own processor at this size; it cuts them into tiles."""
 
 
-class LateInteractionModel(Protocol):
-    """Rows for a query's words and for a page's patches; rows of zeros stand for nothing."""
+class ColModernVbert:
+    """Any checkpoint that ``ColModernVBertForRetrieval`` loads: a folder, or a name on the hub."""
 
-    def embed_query(self, text: str) -> Vectors: ...
+    def __init__(self, model: str, batch: int = 4, device: str = "cpu") -> None:
+        try:
+            import torch
+            from transformers import ColModernVBertForRetrieval, ColModernVBertProcessor
+        except ImportError as error:
+            raise MissingExtraError("Reranking with ColModernVBERT", "hf") from error
+        if batch < 1:
+            raise InputError(f"A batch holds at least 1 page, not {batch}.")
+        try:
+            self._processor: Any = ColModernVBertProcessor.from_pretrained(model)
+            self._model: Any = ColModernVBertForRetrieval.from_pretrained(model)
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{model} could not be loaded as a ColModernVBERT model: {str(error).splitlines()[0]}"
+            ) from error
+        self._model.eval().to(device)
+        self._torch, self._batch, self._device = torch, batch, device
 
-    def embed_pages(self, images: Iterable[Image.Image]) -> Iterator[Vectors]: ...
+    def embed_query(self, text: str) -> Vectors:
+        if not text.strip():
+            raise InputError("The query is empty.")
+        return self._embed(self._processor.process_queries(text=[text]))[0]
+
+    def embed_pages(self, images: Iterable[Image.Image]) -> Iterator[Vectors]:
+        """In order, ``batch`` pages at a time."""
+        waiting: list[Image.Image] = []
+        for image in images:
+            waiting.append(image.convert("RGB"))
+            if len(waiting) == self._batch:
+                yield from self._embed(self._processor.process_images(images=waiting))
+                waiting = []
+        if waiting:
+            yield from self._embed(self._processor.process_images(images=waiting))
+
+    def _embed(self, inputs: Any) -> list[Vectors]:
+        with self._torch.inference_mode():
+            rows = self._model(**inputs.to(self._device)).embeddings.float().cpu().numpy()
+        mask = inputs["attention_mask"].bool().cpu().numpy()
+        return [np.ascontiguousarray(row[keep]) for row, keep in zip(rows, mask, strict=True)]
 
 
 def max_sim(query: Vectors, page: Vectors) -> float:
@@ -69,7 +107,7 @@ def rerank_run(
 def rerank_hits(
     query: str,
     hits: Sequence[Hit],
-    model: LateInteractionModel,
+    model: ColModernVbert,
     pictures: Callable[[Sequence[Hit]], Iterable[Image.Image]],
 ) -> list[Hit]:
     """Hits with the model's scores, best first; ``pictures`` gives the page of every hit, in order."""
