@@ -177,7 +177,7 @@ def export_trunk(reader: Reader, windows: Tensor, out: Path, method: Calibration
             str(ready), str(out / "trunk.onnx"), RealWindows(windows), quant_format=QuantFormat.QDQ,
             per_channel=True, activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
             calibrate_method=method,
-            extra_options={"CalibMovingAverage": True},  # the mean over windows, as `Rounded`
+            extra_options={"CalibMovingAverage": True},  # the mean over windows, as `rounding.rounded`
         )  # fmt: skip
 
 

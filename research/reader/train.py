@@ -27,6 +27,7 @@ from research.reader.glyphs import build_atlas
 from research.reader.options import TrainingConfig, TrainingRun
 from research.reader.reading import Losses, reader_losses
 from research.reader.realpages import page_jobs, read_pages
+from research.reader.rounding import round_to_8_bits
 from research.reader.supply import GrowingPool, Supply, WindowBatch, Windows, make_windows
 from research.reader.synthesis import Synthesis, make_scenes
 from research.reader.typeset import Typesetter
@@ -34,7 +35,7 @@ from research.reader.weights import load_weights
 from research.reader.words import WordBank
 from vsplade.cli.common import note
 from vsplade.config import make_options
-from vsplade.encode.gpu.network import NetworkConfig, Reader, round_to_8_bits
+from vsplade.encode.gpu.network import NetworkConfig, Reader
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.errors import InputError
 from vsplade.train import training_checkpoint

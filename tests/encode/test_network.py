@@ -10,9 +10,7 @@ from vsplade.encode.gpu.network import (
     CHARACTER_CLASSES,
     NetworkConfig,
     Reader,
-    Rounded,
     cell_features,
-    round_to_8_bits,
 )
 from vsplade.encode.reader.ink_windows import CELL
 from vsplade.encode.tokenizer import Tokenizer
@@ -74,42 +72,3 @@ def test_few_cells_fire_at_the_start(reader: Reader) -> None:
 
 def test_settings_go_through_json(reader: Reader) -> None:
     assert NetworkConfig(**SMALL.to_json()) == SMALL
-
-
-def rounding(x: torch.Tensor) -> torch.Tensor:
-    module = Rounded()
-    module.on = True
-    rounded: torch.Tensor = module(x)
-    return rounded
-
-
-def test_rounding_keeps_255_steps_and_the_gradient() -> None:
-    x = torch.randn(3, 4, 50, 50, requires_grad=True)
-    rounded = rounding(x)
-    rounded.sum().backward()
-    low, high = float(x.amin((1, 2, 3)).mean()), float(x.amax((1, 2, 3)).mean())
-    step = (high - low) / 255
-    inside = (x >= low) & (x <= high)
-    assert 100 < len(rounded.unique().detach().div(step).round().unique()) <= 257
-    assert float((rounded - x)[inside].detach().abs().max()) <= 0.501 * step
-    assert float(rounded.detach().max()) <= high + step, "what is beyond the range is cut off"
-    assert x.grad is not None
-    assert bool((x.grad == 1).all())
-
-
-def test_rounding_is_off_until_it_is_asked_for(reader: Reader) -> None:
-    picture = torch.rand(2, 1, 32, 64)
-    plain = reader.trunk(picture)
-    round_to_8_bits(reader.trunk)
-    rounded = reader.trunk(picture)
-    round_to_8_bits(reader.trunk, on=False)
-    again = reader.trunk(picture)
-    for before, between, after in zip(plain, rounded, again, strict=True):
-        assert torch.equal(before, after)
-        assert not torch.equal(before, between)
-        assert float((before - between).norm()) < 0.2 * float(before.norm())
-
-
-def test_a_blank_picture_survives_rounding(reader: Reader) -> None:
-    round_to_8_bits(reader.trunk)
-    assert all(bool(t.isfinite().all()) for t in reader.trunk(torch.zeros(1, 1, 32, 32)))

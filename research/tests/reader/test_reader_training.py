@@ -15,6 +15,7 @@ pytest.importorskip("safetensors", reason="checkpoints need safetensors: pip ins
 from research.reader.kinds import make_scene
 from research.reader.options import TrainingConfig, TrainingRun
 from research.reader.realpages import RealPage, read_page
+from research.reader.rounding import is_rounding
 from research.reader.supply import GrowingPool, Supply, WindowBatch, make_windows
 from research.reader.synthesis import Synthesis
 from research.reader.train import Training, batch_seed, learning_rate, train
@@ -52,7 +53,7 @@ def test_rounding_begins_towards_the_end(tmp_path: Path, synthesis: Synthesis, t
     make = maker(synthesis, config.windows, config.seed)
     seen = []
     hook = training.model.trunk.rounded.register_forward_pre_hook(
-        lambda module, _: seen.append((training.spent, module.on))
+        lambda module, _: seen.append((training.spent, is_rounding(training.model.trunk)))
     )
     steps(training, make, 8)
     hook.remove()

@@ -17,15 +17,6 @@ _WHOLE = 8
 """Channels come in multiples of this in the kernels for half precision."""
 
 
-class _Tracer(fx.Tracer):  # type: ignore[misc]
-    """Convolutions of a kind of our own (training has one that rounds its weights) are leaves too: traced
-    into, they would no longer be known as convolutions, and not one of them would be fused.
-    """
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return isinstance(m, nn.Conv2d) or bool(super().is_leaf_module(m, module_qualified_name))
-
-
 def can_fuse() -> bool:
     return torch.version.hip is None and torch.backends.cudnn.is_available()
 
@@ -46,7 +37,7 @@ def convolve_add_relu(
 
 def fuse(network: nn.Module) -> Any:
     """The same function of the same weights; norms must be folded already."""
-    traced = fx.GraphModule(network, _Tracer().trace(network))
+    traced = fx.symbolic_trace(network)
     for node in list(traced.graph.nodes):
         if node.op == "call_module" and isinstance(traced.get_submodule(node.target), nn.Identity):
             node.replace_all_uses_with(node.args[0])

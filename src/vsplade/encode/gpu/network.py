@@ -47,54 +47,12 @@ class NetworkConfig:
         return asdict(self)
 
 
-class Rounded(nn.Module):
-    """What 8 bits keep of a tensor, once ``on``: 255 steps from the least to the most that pictures hold on
-    average. The gradient passes as it is.
-
-    Stands wherever the shipped files round, so that training can learn to live with it.
-    """
-
-    on = False
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.on:
-            return x
-        with torch.no_grad():
-            exact = x.float()
-            low = exact.amin((1, 2, 3)).mean().clamp(max=0.0)
-            high = exact.amax((1, 2, 3)).mean()
-            step = ((high - low) / 255).clamp(min=1e-12)
-            kept = torch.maximum(torch.minimum(exact, high), low)
-            error = (kept / step).round() * step - exact
-        return x + error.to(x.dtype)
-
-
-class Convolution(nn.Conv2d):
-    """Its weights rounded to 8 bits, once ``on``: the largest of each output channel is 127 steps."""
-
-    on = False
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.on:
-            return super().forward(x)
-        with torch.no_grad():
-            step = self.weight.abs().amax((1, 2, 3), keepdim=True).clamp(min=1e-12) / 127
-            error = (self.weight / step).round() * step - self.weight
-        return self._conv_forward(x, self.weight + error, self.bias)
-
-
-def round_to_8_bits(trunk: nn.Module, on: bool = True) -> None:
-    for module in trunk.modules():
-        if isinstance(module, Rounded | Convolution):
-            module.on = on
-
-
 def convolution(
     inputs: int, outputs: int, kernel: tuple[int, int] = (3, 3), stride: int = 1
 ) -> nn.Sequential:
     padding = ((kernel[0] - 1) // 2, (kernel[1] - 1) // 2)
     return nn.Sequential(
-        Convolution(inputs, outputs, kernel, stride, padding, bias=False), nn.BatchNorm2d(outputs)
+        nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False), nn.BatchNorm2d(outputs)
     )
 
 
@@ -105,7 +63,8 @@ class ResidualBlock(nn.Module):
         super().__init__()
         self.first = convolution(channels, inner)
         self.second = convolution(inner, channels, second)
-        self.rounded = Rounded()
+        self.rounded = nn.Identity()
+        """Stands wherever the shipped files round to 8 bits, so that training can round there, too."""
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.rounded(functional.relu(self.first(x)))
@@ -138,7 +97,7 @@ class Trunk(nn.Module):
         self.join = block(config.middle, (1, 7))
         self.word = nn.Conv2d(config.middle, 1, 1)
         nn.init.constant_(self.word.bias, -4.0)  # few cells hold a word
-        self.rounded = Rounded()
+        self.rounded = nn.Identity()
 
     def _active(self, x: Tensor) -> Tensor:
         return cast(Tensor, self.rounded(functional.relu(x)))
