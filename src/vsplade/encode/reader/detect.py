@@ -1,16 +1,16 @@
 """Pixels to cells: which terms stand where on a page, by onnxruntime.
 
 A page is read at one size and on two small copies, for large type; where most of its type turns out to be
-tiny, it is read again at a larger size. On each, the trunk finds the cells where a word piece has its middle,
-in windows around the ink, and the head names it. What was read on the page and is too small on a copy counts
-as blank there.
+tiny, it is read again at a larger size (``second_look`` does so for parts of it). On each, the trunk finds
+the cells where a word piece has its middle, in windows around the ink, and the head names it. What was read
+on the page and is too small on a copy counts as blank there.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.reader import ink_windows
-from vsplade.encode.reader.ink_windows import BLOCK, CELL
+from vsplade.encode.reader.ink_windows import BLOCK, CELL, Rectangle
+from vsplade.encode.reader.orientation import Reading
+from vsplade.encode.reader.second_look import (
+    laid_back,
+    may_be_upside_down,
+    on_end,
+    part_of,
+    stands_on_end,
+    stretched,
+)
 
 if TYPE_CHECKING:
     from PIL import Image
 
 FOLD = 4
-HEAD_ROWS = 128
+HEAD_ROWS = 64
 """Cells named at a time: their logits over the vocabulary stay in the cache."""
 LEAST_READ = 3.0
 """Words, at least, by which the size of a page's type is judged."""
@@ -33,6 +42,8 @@ SURE = 0.3
 """Words with at least this chance of standing on the page are not looked for on a copy that is too small."""
 AROUND = 2.5
 """Ems around the middle of a word piece, each way, that are taken for it."""
+TINY_PART = 9.0
+"""Em in px: a part of a page is read again, larger, if half of its type is smaller than this."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,10 @@ class Cells:
     em: NDArray[np.float32]  # (n,) of the type, in pixels of the copy
     chance: NDArray[np.float32] | None = None  # (n,) that a word stands there at all, where that was kept
 
+    def and_(self, other: Cells) -> Cells:
+        columns = ((getattr(some, field.name) for some in (self, other)) for field in fields(self))
+        return Cells(*(np.concatenate(list(column)) for column in columns))
+
 
 @dataclass(frozen=True)
 class Words:
@@ -56,6 +71,10 @@ class Words:
     features: NDArray[np.float32]
     size: tuple[int, int]
     """Of the copy: width, height."""
+    windows: list[Rectangle]
+    """What was read of the copy, in cells."""
+    owner: NDArray[np.int32]
+    """(rows, columns) of cells: the window that each belongs to."""
 
     @property
     def pixel(self) -> NDArray[np.float32]:
@@ -63,7 +82,12 @@ class Words:
         return np.repeat(np.array([[1 / side for side in self.size]], np.float32), len(self.place), axis=0)
 
     def only(self, rows: NDArray[np.bool_]) -> Words:
-        return Words(self.place[rows], self.chance[rows], self.features[rows], self.size)
+        return replace(self, place=self.place[rows], chance=self.chance[rows], features=self.features[rows])
+
+    @property
+    def window(self) -> NDArray[np.int32]:
+        """(n,) the window of each."""
+        return self.owner[self.place[:, 1] // CELL, self.place[:, 0] // CELL]
 
 
 def type_size(em: NDArray[np.float32], weight: NDArray[np.float32]) -> float:
@@ -99,19 +123,60 @@ class CellReader:
 
     def read(self, image: Image.Image) -> Cells:
         """Every word cell of a page, over all the sizes it is read at."""
-        grey = image.convert("L")
-        page = at_size(grey, self._edge)
+        grey = stretched(image.convert("L"))
+        page = read = at_size(grey, self._edge)
         words = self.find_words(page)
         em = self.type_sizes(words)
         if type_size(em, words.chance) < self._config["tiny"]:
-            words = self.find_words(at_size(grey, round(self._edge * float(self._config["zoom"]))))
+            read = at_size(grey, round(self._edge * float(self._config["zoom"])))
+            words = self.find_words(read)
             em = self.type_sizes(words)
-        copies = [words]
+            copies = [words]
+        else:
+            copies = self._with_closer(grey, words, em)
         for scale in self._config["scales"]:
             copy = self._copy(page, scale)
             large = self.find_words(copy, self._known(words, em, copy.size))
             copies.append(large.only(self.type_sizes(large) >= self._config["large"]))
-        return self.name(copies)
+        cells = self.name(copies)
+        return cells if Reading.of(cells).is_doubtful else self._with_turned(read, words, cells)
+
+    def _with_closer(self, grey: Image.Image, words: Words, em: NDArray[np.float32]) -> list[Words]:
+        """The words without those in parts of tiny type, and these parts in more detail."""
+        zoom, window, found = float(self._config["zoom"]), words.window, []
+        for number, area in enumerate(words.windows):
+            rows = window == number
+            if type_size(em[rows], words.chance[rows]) >= TINY_PART:
+                continue
+            picture, begin = part_of(grey, words.size, area, zoom)
+            part = self.find_words(picture)
+            place = part.place + np.round(begin).astype(np.int64)
+            cell = np.minimum(place // (CELL * zoom), np.array(words.owner.shape[::-1]) - 1)
+            column, row = cell.astype(np.int64).T
+            larger = replace(
+                part, place=place, size=(round(words.size[0] * zoom), round(words.size[1] * zoom))
+            )
+            found.append(larger.only(words.owner[row, column] == number))
+            window[rows] = -1
+        return [words.only(window >= 0), *found]
+
+    def _with_turned(self, page: Image.Image, words: Words, cells: Cells) -> Cells:
+        """What was read, and what stands on end in narrow parts where nothing was."""
+        from PIL import Image
+
+        for number in on_end(words):
+            top, left, bottom, right = (side * CELL for side in words.windows[number])
+            part = page.crop((left, top, min(right, page.width), min(bottom, page.height)))
+            read = self.read_as_it_is(part.transpose(Image.Transpose.ROTATE_270))
+            quarters, reading = 3, Reading.of(read)
+            if may_be_upside_down(reading):
+                other = self.read_as_it_is(part.transpose(Image.Transpose.ROTATE_90))
+                if Reading.of(other).squared > reading.squared:
+                    quarters, read, reading = 1, other, Reading.of(other)
+            if stands_on_end(reading):
+                middle, pixel = laid_back(read, quarters, part.size, words.windows[number], page.size)
+                cells = cells.and_(replace(read, middle=middle, pixel=pixel))
+        return cells
 
     def read_as_it_is(self, picture: Image.Image) -> Cells:
         """A grey picture at its own size, without copies: enough to tell how surely it is read."""
@@ -152,7 +217,8 @@ class CellReader:
             features.append(np.ascontiguousarray(seen.T))
             chances.append(1 / (1 + np.exp(-word[0][rows, columns])))
             places.append(np.stack([columns + left, rows + top], 1) * CELL)
-        return Words(np.concatenate(places), np.concatenate(chances), np.concatenate(features), copy.size)
+        place, chance = np.concatenate(places), np.concatenate(chances)
+        return Words(place, chance, np.concatenate(features), copy.size, shown, owner)
 
     def type_sizes(self, words: Words) -> NDArray[np.float32]:
         """The em of each word in pixels of the copy: a small part of the head, done before naming."""
