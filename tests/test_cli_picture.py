@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
 import vsplade.encode
+from vsplade import index_paths
 from vsplade.cli import run
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.types import Box, Page, PlacingEncoder, SparseVector, TermStatistics, Vocabulary
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
 INK = Box(0.25, 0.5, 0.75, 0.6)
 
 
@@ -93,3 +97,26 @@ def test_one_page_must_be_chosen(scan: Path, tmp_path: Path, capsys: pytest.Capt
     assert "--page" in capsys.readouterr().err
     assert run([*command, "--page", "2"]) == 0
     assert picture.exists()
+
+
+def test_the_best_page_is_opened_with_its_words_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index_paths([EXAMPLES / "report.pdf"], tmp_path / "pages.vsplade", "text")
+    opened: list[str] = []
+    monkeypatch.setattr(click, "launch", lambda target: opened.append(target) or 0)
+    monkeypatch.setenv("DISPLAY", ":0")
+    command = ["search", "turbine maintenance", "--index", str(tmp_path / "pages.vsplade"), "--open"]
+    assert run(command) == 0
+    with Image.open(opened[0]) as picture:
+        colours = np.asarray(picture.convert("RGB")).astype(int)
+    Path(opened[0]).unlink()
+    assert ((colours[:, :, 0] > 200) & (colours[:, :, 2] < 60)).sum() > 500  # as by a highlighter
+    monkeypatch.delenv("DISPLAY")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    capsys.readouterr()
+    assert run([*command, "--picture", str(tmp_path / "page.png")]) == 0
+    assert len(opened) == 1
+    assert "open the picture yourself" in capsys.readouterr().err
+    assert (tmp_path / "page.png").exists()

@@ -20,6 +20,7 @@ from vsplade import Index, IndexWriter, index_paths
 from vsplade.store.identity import EncoderIdentity
 
 Begin = Callable[..., Program]
+SOAK_SECONDS = float(os.environ.get("VSPLADE_SOAK_SECONDS", "60"))
 
 
 def children(program: Program, module: str) -> list[int]:
@@ -203,9 +204,10 @@ def test_nothing_is_left_when_the_server_is_killed(program: Begin) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(SOAK_SECONDS + 300)
 def test_search_add_and_delete_together(program: Begin, tmp_path: Path) -> None:
-    """Minutes of everything at once (VSPLADE_SOAK_SECONDS): no error, and the results of a fresh index."""
-    seconds = float(os.environ.get("VSPLADE_SOAK_SECONDS", "60"))
+    """Minutes of everything at once: no error, and the results of a fresh index."""
+    seconds = SOAK_SECONDS
     server = program("--workers", "2").ready()
     errors: list[str] = []
     stop = threading.Event()

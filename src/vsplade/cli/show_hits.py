@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,8 +71,13 @@ def show_marked(hits: Sequence[Hit], picture: Path | None, in_viewer: bool) -> N
         target = Path(name)
     image.save(target)
     note(f"Wrote {printable(str(target))}.")
-    if in_viewer and click.launch(str(target)):
+    if in_viewer and (not _has_screen() or click.launch(str(target))):
         note("No viewer could be started; open the picture yourself.")
+
+
+def _has_screen() -> bool:
+    """Where there is none, what opens files on a desktop only complains, and after this command has ended."""
+    return sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
 
 
 def picture_format(target: Path) -> str | None:

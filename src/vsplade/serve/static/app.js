@@ -7,7 +7,7 @@ import { closeViewer, openViewer, startViewer } from "./viewer.js";
 
 const FIRST = 10;
 const MORE = 20;
-const PAUSE = 15; // milliseconds after a key: several that come at once ask once
+const PAUSE = 5; // milliseconds after a key: several that come at once ask once
 const state = { status: null, q: "", k: FIRST, filters: [], fuse: false, wordsOnly: false, hits: [], number: 0 };
 let running = null;
 let timer = 0;
