@@ -14,7 +14,8 @@ from vsplade.encode.reader.bigrams import PAIRS, Neighbours, hashed, hashed_pair
 from vsplade.encode.reader.detect import Cells
 from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.encode.tokenizer import Tokenizer
-from vsplade.types import Page, SparseVector, shown
+from vsplade.search.hashed_search import word_score
+from vsplade.types import FOUND, IN_PART, NOT_FOUND, Page, SparseVector, shown
 
 TOKENIZER = Tokenizer.load()
 EM = 12.0
@@ -200,3 +201,18 @@ def test_a_pair_has_a_name_and_a_place_around_both_words(reader: ReaderEncoder) 
     assert reader.vocabulary.token(pair) == f"~{pair - len(TOKENIZER)}", (
         "a name for files does not depend on what came by"
     )
+
+
+@pytest.mark.parametrize(("chance", "status"), [(0.9, FOUND), (0.42, IN_PART), (0.2, NOT_FOUND)])
+def test_a_doubtful_number_counts_and_is_not_told_as_found(chance: float, status: str) -> None:
+    encoder = load_encoder("reader:meaning=false")
+    assert isinstance(encoder, ReaderEncoder)
+    page = cells(("14", 30, 50), ("58", 46, 50))
+    page = Cells(page.middle, page.pixel, page.probability * np.float32(chance), page.term, page.em)
+    vector, query = encoder._pool(page), encoder.encode_query("14/58")
+    (asked,) = encoder.query_words("14/58")
+    (mark,) = (mark for mark in asked.wholes[0] if mark.mask)
+    assert (mark.term in vector.terms) == (status != NOT_FOUND)
+    assert (word_score(query, vector) > 10) == (status != NOT_FOUND)
+    if status != NOT_FOUND:
+        assert asked.on(vector.weight_bits()) == status

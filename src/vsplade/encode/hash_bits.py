@@ -6,6 +6,9 @@ like that would come before those that hold a part of a rare word, and nobody ma
 on a page because its number does. So a hash has 27 bits: the first 15 are the term's number, the other 12
 replace the last 12 of the 23 bits of its weight's fraction. They change the weight by less than one part in
 two thousand, cost no byte, and leave one wrong answer of 4,096.
+
+The first of the 12 is turned over where the page's reader was in doubt. Such a hash counts for ranking, with
+the small weight that it has; but a search does not say that the word stands there.
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ from vsplade.types import Evidence
 
 CHECK = 12
 MASK = (1 << CHECK) - 1
+DOUBT = 1 << CHECK - 1
+SAME = MASK ^ DOUBT
+"""The bits that agree whether or not there was doubt."""
 
 
 def split(hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -35,8 +41,8 @@ def stamped(weights: NDArray[np.float32], checks: NDArray[Any]) -> NDArray[np.fl
 
 
 def agree(weights: NDArray[np.float32], checks: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether the weights of a page have these checks; -1 agrees with any."""
-    found: NDArray[np.bool_] = (checks < 0) | ((weights.view(np.uint32) & np.uint32(MASK)) == checks)
+    """Whether the weights of a page have these checks, surely or in doubt; -1 agrees with any."""
+    found: NDArray[np.bool_] = (checks < 0) | ((weights.view(np.uint32) & np.uint32(SAME)) == checks & SAME)
     return found
 
 

@@ -17,13 +17,13 @@ from vsplade.encode.hash_bits import CHECK
 from vsplade.encode.reader.bigrams import (
     BITS,
     CLOSEST,
+    DOUBT_SHARED,
     DOUBTFUL,
     LINE,
     PAIRS,
     PIECE_GAP,
     PIECE_OVERLAP,
     SAME_TYPE,
-    THREE_PIECES,
     TIGHT,
     Neighbours,
 )
@@ -95,9 +95,11 @@ class NeighboursOnDevice:
         seen[fitting] = terms[0] << 32 | terms[1]
         checks = torch.zeros_like(seen)
         checks[fitting] = hashes & (1 << CHECK) - 1
-        inside = joined & self._went_on[terms[1]] & ~self._went_on[terms[0]] & ~self._goes_on[terms[1]]
+        number = self._number[terms[0]] | self._number[terms[1]]
+        two = joined & (self._went_on[terms[1]] | number)
+        two &= ~self._went_on[terms[0]] & ~self._goes_on[terms[1]]
         whole = torch.zeros(pages * PAIRS, device=chance.device)
-        whole.index_add_(0, at, chance * inside)
+        whole.index_add_(0, at, torch.where(number, chance**DOUBT_SHARED, chance) * two)
         at, chance, hashes = yield from self._triples(standing, left, right, joined, copies)
         whole.index_add_(0, at, chance)
         checks[at] = hashes & (1 << CHECK) - 1
@@ -122,7 +124,8 @@ class NeighboursOnDevice:
         hashes = hashed_triple(*self._days.as_days(*(standing.term[row] for row in three)))
         chance = standing.chance[three[0]] * standing.chance[three[1]] * standing.chance[three[2]]
         within = self._went_on[standing.term[three[1]]] & self._went_on[standing.term[three[2]]]
-        chance = torch.where(within, chance**THREE_PIECES, chance)
+        number = self._number[standing.term[torch.stack(three)]].any(0)
+        chance = torch.where(within | number, chance**DOUBT_SHARED, chance)
         return standing.sheet[three[0]] // copies * PAIRS + (hashes >> CHECK), chance, hashes
 
     def _on_one_line(self, standing: BatchStanding) -> Steps[tuple[Tensor, Tensor]]:

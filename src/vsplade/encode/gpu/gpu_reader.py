@@ -35,7 +35,8 @@ from vsplade.encode.gpu.network import cell_features
 from vsplade.encode.gpu.pipeline import HOST_ONLY, Steps, Turns, finish
 from vsplade.encode.gpu.resize_torch import shrink
 from vsplade.encode.gpu.transfers import fetch, on, rows_of
-from vsplade.encode.reader.bigrams import CANDIDATES, PAIRS, WHOLE, Kept
+from vsplade.encode.hash_bits import DOUBT
+from vsplade.encode.reader.bigrams import CANDIDATES, PAIRS, TOLD, WHOLE, Kept
 from vsplade.encode.reader.detect import LEAST_READ, Cells
 from vsplade.encode.reader.ink_windows import BLOCK, CELL
 from vsplade.encode.reader.orientation import AS_IT_IS, Reading, find_pose, is_askew
@@ -317,7 +318,9 @@ class TorchReaderEncoder(ReaderEncoder):
         counts, whole, checks, seen = yield from self._neighbours_here.counted(
             standing, copies, len(batch.sizes)
         )
-        kept = ((counts > self._point["pair"]) | (whole > WHOLE))[: batch.pages]
+        pairs = counts > self._point["pair"]
+        kept = (pairs | (whole > WHOLE))[: batch.pages]
+        checks = torch.where(pairs | (whole > TOLD), checks, checks ^ DOUBT)
         counts = torch.maximum(counts, whole)
         (many,) = yield from fetch(kept.sum()[None])
         places = rows_of(kept.view(-1), int(many[0]))

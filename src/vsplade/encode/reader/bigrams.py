@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.dates import DayTerms
-from vsplade.encode.hash_bits import CHECK, split
+from vsplade.encode.hash_bits import CHECK, DOUBT, split
 from vsplade.encode.reader.boxes import TYPE, width_of
 from vsplade.encode.tokenizer import GOES_ON, Tokenizer, letters_of
 
@@ -50,11 +50,14 @@ TIGHT = 0.9
 """The same, from one run of a number or a code to the next: room for a mark, not for a column's gap."""
 SAME_TYPE = 0.5
 """Octaves by which the type of neighbours may differ: more, and the one is a heading or a footnote mark."""
-WHOLE = 0.2
+WHOLE = 0.13
 """Whole words are kept from this expected count on."""
-THREE_PIECES = 2 / 3
-"""The chances of three pieces of one word are multiplied, to this power: so they count as those of two do.
-Three pieces that fit by accident were not seen (docs/log.md)."""
+TOLD = 0.25
+"""From this count on, a search says that they stand on the page."""
+DOUBT_SHARED = 0.8
+"""The chances of three pieces of one word are multiplied, to this power: so they count nearly as those of two
+do. The same for the runs of numbers and codes. So the second best reading of a doubtful one is kept, too
+(docs/log.md)."""
 AT_ONCE = 1024
 """Terms whose surroundings are gone through at a time: bounds the memory on a page full of noise."""
 
@@ -100,6 +103,7 @@ class Standing:
         order = np.argsort(chance, kind="stable")
         check[place[order]] = checks[order]  # of two with one number, the likelier one's
         kept = (pairs > least) | (whole > WHOLE)
+        check ^= np.where((pairs > least) | (whole > TOLD), 0, DOUBT)
         return Kept(distinct[kept], np.maximum(pairs, whole)[kept], check[kept])
 
 
@@ -228,10 +232,12 @@ class Neighbours:
         left: NDArray[np.int64],
         right: NDArray[np.int64],
     ) -> Pairs:
-        """Beginnings with the ends that follow, and every three terms of which the second follows the first
-        closely and the third the second; ``left`` and ``right`` are the close pairs.
+        """Beginnings with the ends that follow, two runs of a number or a code, and every three terms that
+        follow each other closely; ``left`` and ``right`` are the close pairs.
         """
-        two = self.went_on[term[right]] & ~self.went_on[term[left]] & ~self.goes_on[term[right]]
+        number = self.number[term]
+        two = (self.went_on[term[right]] | number[left] | number[right]) & ~self.went_on[term[left]]
+        two &= ~self.goes_on[term[right]]
         order = np.argsort(left, kind="stable")
         left, right, two = left[order], right[order], two[order]
         first = np.searchsorted(left, right)
@@ -241,14 +247,15 @@ class Neighbours:
         other = np.arange(len(one)) - before + np.repeat(first, many)
         a, b, c = left[one], right[one], right[other]
         within = self.went_on[term[b]] & self.went_on[term[c]]
-        likely = (chance[a] * chance[b] * chance[c]) ** np.where(within, THREE_PIECES, 1.0)
+        shared = within | number[a] | number[b] | number[c]
+        likely = (chance[a] * chance[b] * chance[c]) ** np.where(shared, DOUBT_SHARED, 1.0)
+        left, right = left[two], right[two]
+        pair = (chance[left] * chance[right]) ** np.where(number[left] | number[right], DOUBT_SHARED, 1.0)
         return Pairs(
-            np.concatenate(
-                [hashed(term[left[two]], term[right[two]]), self._hashed(term[a], term[b], term[c])]
-            ),
-            np.concatenate([chance[left[two]] * chance[right[two]], likely]),
-            row[np.concatenate([left[two], a])],
-            row[np.concatenate([right[two], c])],
+            np.concatenate([hashed(term[left], term[right]), self._hashed(term[a], term[b], term[c])]),
+            np.concatenate([pair, likely]),
+            row[np.concatenate([left, a])],
+            row[np.concatenate([right, c])],
         )
 
     def _hashed(self, *terms: NDArray[Any]) -> NDArray[np.int64]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
-REVISION = 6
+REVISION = 7
 """Of the code that vectors depend on. ``scripts/reader_revision.py`` raises it; a test asks for that."""
 
 

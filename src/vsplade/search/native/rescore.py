@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import carray, njit
 
-from vsplade.encode.hash_bits import MASK
+from vsplade.encode.hash_bits import SAME
 from vsplade.search.native.segment_table import (
     BASE,
     PAGE_TERMS,
@@ -105,7 +105,7 @@ def _drop_others(segment, places, query_checks):
     """Hashed terms that stand on the page for other words, by their checks, are not on it."""
     bits = carray(at_u32(segment[PAGE_WEIGHTS]), segment[POSTINGS])
     for i in range(len(query_checks)):
-        if places[i] >= 0 and query_checks[i] >= 0 and bits[places[i]] & MASK != query_checks[i]:
+        if places[i] >= 0 and query_checks[i] >= 0 and (bits[places[i]] ^ query_checks[i]) & SAME:
             places[i] = -1
 
 
