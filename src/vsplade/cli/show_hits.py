@@ -16,7 +16,7 @@ from vsplade.errors import InputError, VspladeError
 if TYPE_CHECKING:
     from vsplade.search.hits import Hit
     from vsplade.search.page_index import PageIndex
-    from vsplade.types import QueryWord, TermMatch, WordMatch
+    from vsplade.types import QueryWord, TermMatch
 
 BAR = 40
 """Characters of the longest bar of ``--explain``."""
@@ -26,10 +26,12 @@ def document(
     index: PageIndex, query: str, filters: Sequence[str], hits: Sequence[Hit], snippets: bool
 ) -> dict[str, object]:
     """What ``--json`` prints."""
+    from vsplade.search.summary import words_json
+
     return {
         "query": query,
         "notes": index.notes(query),
-        "words": [word_json(word) for word in index.look_up(query, filters)],
+        "words": words_json(index.look_up(query, filters)),
         "hits": [hit_json(hit, snippets) for hit in hits],
     }
 
@@ -115,6 +117,7 @@ def why_nothing(index: PageIndex, query: str, filters: tuple[str, ...]) -> str:
 
 def hit_json(hit: Hit, with_snippet: bool = False) -> dict[str, object]:
     from vsplade.search.fused_search import FusedHit
+    from vsplade.search.summary import matches_json, words_json
 
     return {
         **({"snippet": _snippet_or_none(hit)} if with_snippet else {}),
@@ -124,24 +127,9 @@ def hit_json(hit: Hit, with_snippet: bool = False) -> dict[str, object]:
         "doc_id": hit.doc_id,
         "page_num": hit.page_num,
         "metadata": dict(hit.metadata),
-        "matches": [
-            {
-                "token": match.token,
-                "term": match.term,
-                "query_weight": match.query_weight,
-                "page_weight": match.page_weight,
-                "product": match.product,
-                "in_part": match.in_part,
-                **({"meant_by": {word: list(by) for word, by in match.meant_by}} if match.meant_by else {}),
-            }
-            for match in hit.explain()
-        ],
-        "words": [word_json(word) for word in hit.words],
+        "matches": matches_json(hit.explain()),
+        "words": words_json(hit.words),
     }
-
-
-def word_json(word: WordMatch) -> dict[str, str]:
-    return {"word": word.word, "status": word.status}
 
 
 def _snippet_or_none(hit: Hit) -> str | None:

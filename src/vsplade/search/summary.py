@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from vsplade.search.hits import Hit
 from vsplade.search.page_index import FilterLike, PageIndex
-from vsplade.types import FOUND, WordMatch
+from vsplade.types import FOUND, TermMatch, WordMatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +68,22 @@ def word_facts(hit: Hit) -> dict[str, dict[str, object]]:
     facts: dict[str, dict[str, object]] = {"words": {word.word: word.status for word in hit.words}}
     meant = {word: list(by) for match in hit.explain() for word, by in match.meant_by}
     return {**facts, "meant_by": dict(meant)} if meant else facts
+
+
+def matches_json(matches: Sequence[TermMatch]) -> list[dict[str, Any]]:
+    return [
+        {
+            "token": match.token,
+            "term": match.term,
+            "query_weight": match.query_weight,
+            "page_weight": match.page_weight,
+            "product": match.product,
+            "in_part": match.in_part,
+            **({"meant_by": {word: list(by) for word, by in match.meant_by}} if match.meant_by else {}),
+        }
+        for match in matches
+    ]
+
+
+def words_json(words: Sequence[WordMatch]) -> list[dict[str, str]]:
+    return [{"word": word.word, "status": word.status} for word in words]

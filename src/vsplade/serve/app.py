@@ -18,6 +18,7 @@ from starlette.routing import Mount, Route, Router
 
 import vsplade
 from vsplade.errors import VspladeError
+from vsplade.search.summary import matches_json
 from vsplade.serve import openapi
 from vsplade.serve.documents import DocumentRoutes
 from vsplade.serve.gate import COMMON_HEADERS, COOKIE, PAGE_POLICY, SESSION_SECONDS, App, Gate
@@ -28,7 +29,7 @@ from vsplade.serve.pages import PageRoutes
 from vsplade.serve.request_body import json_body, parameters, truth
 from vsplade.serve.request_errors import RequestError, bad_request, error_body, from_vsplade
 from vsplade.serve.search_request import parse_body, parse_query_string
-from vsplade.serve.search_route import Answers, matches_json
+from vsplade.serve.search_route import Answers
 from vsplade.serve.settings import Settings
 
 REFRESH_SECONDS = 0.25

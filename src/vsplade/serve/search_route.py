@@ -13,7 +13,7 @@ from vsplade.errors import VspladeError
 from vsplade.search.fused_search import READER_AND_TEXT, FusedHit, fused_search, text_layer, whole
 from vsplade.search.hits import Hit
 from vsplade.search.page_view import place_of
-from vsplade.search.summary import what_is_missing, why_nothing
+from vsplade.search.summary import matches_json, what_is_missing, why_nothing, words_json
 from vsplade.search.syntax import has_operators, parse
 from vsplade.serve.library import Library
 from vsplade.serve.request_errors import RequestError, bad_request, from_vsplade
@@ -180,22 +180,3 @@ class Answers:
             text = index.encoder.encode_text_query(parse(query).text, index)
             found += index.explain(text, page_id)
         return found
-
-
-def matches_json(matches: Sequence[TermMatch]) -> list[dict[str, Any]]:
-    return [
-        {
-            "token": match.token,
-            "term": match.term,
-            "query_weight": match.query_weight,
-            "page_weight": match.page_weight,
-            "product": match.product,
-            "in_part": match.in_part,
-            **({"meant_by": {word: list(by) for word, by in match.meant_by}} if match.meant_by else {}),
-        }
-        for match in matches
-    ]
-
-
-def words_json(words: Sequence[WordMatch]) -> list[dict[str, str]]:
-    return [{"word": word.word, "status": word.status} for word in words]
