@@ -21,6 +21,7 @@ from vsplade.cli.common import (
     limit_options,
     make_limits,
     note,
+    note_failures,
     password_options,
     print_json,
     printable,
@@ -219,9 +220,7 @@ def _print_report(report: IngestReport) -> None:
         f"{count(report.pages, 'page')} of {count(report.files, 'file')}: {', '.join(parts)}; "
         f"{report.seconds:.1f} s, {report.pages_per_s:.1f} pages/s"
     )
-    for problem in report.failures:
-        place = f", page {problem.page}" if problem.page else ""
-        note(f"Failed: {printable(problem.path)}{place}: {printable(problem.reason)}")
+    note_failures(report.failures)
     if report.empty:
         note(
             f"Note: on {count(report.empty, 'page')} no words were found, so no search finds "
