@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -190,6 +191,26 @@ def test_the_end_is_clean(program: Begin, tmp_path: Path) -> None:
     while httpx.get(again.url + "v1/documents/mill", timeout=30).status_code != 200:
         time.sleep(0.2)
         assert time.monotonic() < until
+
+
+@linux
+def test_the_end_waits_for_what_is_under_way(program: Begin) -> None:
+    server = program().ready()
+    host, port = server.url.split("/")[2].split(":")
+    body = b'{"query": "turbine maintenance"}'
+    head = f"POST /v1/search HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body[:10])
+        time.sleep(0.5)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        client.sendall(body[10:])
+        answer = b""
+        while part := client.recv(65536):
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b'"id":"report_2"' in answer
+    assert server.process.wait(timeout=30) == 0
 
 
 @linux
