@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
 import subprocess
 import sys
+import weakref
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import FrozenInstanceError, asdict, replace
@@ -116,6 +118,22 @@ def test_hits_outlive_the_commit_they_were_found_in(folder: Path) -> None:
     assert (hit.doc_id, hit.page_num, hit.metadata) == ("z", 1, {})
     assert [match.token for match in hit.explain()] == ["z"]
     assert [found.doc_id for found in index.search("z")] == ["b.pdf"]
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
+def test_a_commit_that_nobody_reads_any_more_is_let_go_at_once(folder: Path, engine: str) -> None:
+    """A server reads hundreds of commits; they must not wait for Python's collector."""
+    index = Index.open(folder, engine=engine)
+    index.search(SparseVector.from_dict({1: 1.0}), filter={"lang": "en"})
+    old = weakref.ref(index._view)
+    gc.disable()
+    try:
+        with IndexWriter(folder) as writer:
+            writer.add("new", SparseVector.from_dict({1: 1.0}))
+        assert index.refresh()
+        assert old() is None
+    finally:
+        gc.enable()
 
 
 def test_an_encoder_is_an_encoder() -> None:

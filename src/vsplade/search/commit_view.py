@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -26,6 +26,8 @@ AnyQuery = TypeVar("AnyQuery", SparseVector, Query)
 _QUERIES_AT_ONCE, _RESULTS_AT_ONCE = 25, 3000
 """What one call of the engine is asked for, at most. Queries of one call share what they read of a segment:
 more at once are faster still on one thread, but leave several threads waiting for each other at the end."""
+MASKS = 16
+"""Filters whose pages are kept."""
 
 
 class CommitView:
@@ -35,7 +37,7 @@ class CommitView:
         self.snapshot = snapshot
         self._choice = choice
         self._budget = budget
-        self.masks = lru_cache(maxsize=16)(self._masks)
+        self._kept_masks: dict[Filter, Masks] = {}
 
     @cached_property
     def meaning(self) -> MeaningEngine:
@@ -47,6 +49,16 @@ class CommitView:
     def engine(self) -> AdaptiveEngine:
         parts = [Searchable(live.segment, live.segment.full, live.base) for live in self.snapshot.segments]
         return AdaptiveEngine(parts, self._choice, self._budget)
+
+    def masks(self, filter: Filter) -> Masks:
+        """Kept for the filters that come again. Not by ``lru_cache``: that would hold this view and be held by
+        it, so the commit's memory would stay until Python's collector comes by."""
+        found = self._kept_masks.get(filter)
+        if found is None:
+            if len(self._kept_masks) >= MASKS:
+                self._kept_masks.clear()
+            found = self._kept_masks[filter] = self._masks(filter)
+        return found
 
     def _masks(self, filter: Filter) -> Masks:
         masks: list[NDArray[np.bool_] | None] = []
