@@ -51,8 +51,8 @@ class CommitView:
         return AdaptiveEngine(parts, self._choice, self._budget)
 
     def masks(self, filter: Filter) -> Masks:
-        """Kept for the filters that come again. Not by ``lru_cache``: that would hold this view and be held by
-        it, so the commit's memory would stay until Python's collector comes by."""
+        """Kept for the filters that come again. Not by ``lru_cache``: that would hold this view and be held
+        by it, so the commit's memory would stay until Python's collector comes by."""
         found = self._kept_masks.get(filter)
         if found is None:
             if len(self._kept_masks) >= MASKS:
