@@ -114,15 +114,14 @@ def _same(folder: ShardFolder, present: PageIndex) -> EncoderIdentity:
 
 
 def _identity(folder: ShardFolder, index_dir: Where, encoder: str | None) -> EncoderIdentity:
-    """Of the first shard, with the query weights of that encoder where it is on this machine (an index can be
-    built without it)."""
+    """Of the first shard; the encoder of that name, where it is on this machine, must be the same one."""
     first = next(iter(folder.shards())).identity
     try:
         chosen = load_encoder(encoder) if encoder else load_index_encoder(first.name, index_dir)
     except VspladeError:
         if encoder:
             raise
-        return first
+        return first  # an index can be built without it
     identity = EncoderIdentity.of(chosen)
     if identity != first:
         raise ModelMismatchError(

@@ -1,8 +1,8 @@
 """The engine for small indexes and single queries: numpy only, so nothing to compile and nothing to load.
 
-Same method as sums.py: add up 8-bit levels term by term, keep every page that the error bound cannot rule
-out of the top k, score those exactly. A level stands for the weight rounded up by less than one step, so a
-page's sum is above its true score by no more than one step of every query term.
+Same method as native/accumulate.py: add up 8-bit levels term by term, keep every page that the error bound
+cannot rule out of the top k, score those exactly. A level stands for the weight rounded up by less than one
+step, so a page's sum is above its true score by no more than one step of every query term.
 """
 
 from __future__ import annotations

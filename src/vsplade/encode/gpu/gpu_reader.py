@@ -2,14 +2,14 @@
 
 A page crosses to the GPU once, as grey bytes, in one transfer a batch from pinned memory; its smaller copies
 are made there, and only terms and weights come back. A few batches are under way at a time, each on a stream
-of its own: while one waits for its bytes or for the number of its words, another computes (``turns``).
+of its own: while one waits for its bytes or for the number of its words, another computes (``pipeline``).
 
 What costs here is the number of calls and of waits, more than the arithmetic. So the device is asked for
 numbers five times a batch (a sixth time where there is tiny type), never by ``nonzero`` or a mask.
 
 Activations are not rounded to 8 bits here and blank paper is read too, so vectors differ from onnxruntime's
 (docs/model-card.md says how much). The fingerprint differs too: an index holds vectors of the one or of the
-other. ``reader_later`` finds the words of a query for it without torch.
+other. ``lazy_reader`` finds the words of a query for it without torch.
 """
 
 from __future__ import annotations

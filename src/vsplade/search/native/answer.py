@@ -3,7 +3,7 @@
 One call handles a few queries, segment by segment (lists that several of them read are then still in cache),
 from the weights to the names of the pages found: no Python in between, for which several threads would have
 to wait in turn. Arrays are handed over as addresses in a table, for unpacking hundreds of numpy arrays costs
-more than searching them. ``compiled.py`` fills the table and keeps the arrays alive.
+more than searching them. ``engine.py`` fills the table and keeps the arrays alive.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-call,no-untyped-def"

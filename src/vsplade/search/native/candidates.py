@@ -1,8 +1,8 @@
 """Which pages may be among the best: those whose sums are near enough to the k-th largest. Compiled by numba
 without the GIL.
 
-The sums (sums.py) only nominate. How far a sum can be from the true score is known (``scale_query``), so
-every page that might be in the top k is kept; rescoring.py scores them from their float32 vectors, best sum
+The sums (accumulate.py) only nominate. How far a sum can be from the true score is known (``scale_query``),
+so every page that might be in the top k is kept; rescore.py scores them from their float32 vectors, best sum
 first, until the bound says that no page left can get in.
 """
 

@@ -1,4 +1,4 @@
-"""The engine for large indexes: hands the segments' memory to the compiled loops of answering.py."""
+"""The engine for large indexes: hands the segments' memory to the compiled loops of answer.py."""
 
 from __future__ import annotations
 

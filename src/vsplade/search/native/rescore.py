@@ -1,4 +1,4 @@
-"""Exact scores of the pages that nominating.py found, from their float32 vectors; compiled, without the GIL.
+"""Exact scores of the pages that candidates.py found, from their float32 vectors; compiled, without the GIL.
 
 Candidates lie anywhere in memory, so waiting for memory is what this costs. A few are handled together, and
 what the next ones need is asked for before it is read: where a page's terms are, the terms, then only those

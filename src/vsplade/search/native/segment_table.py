@@ -1,6 +1,6 @@
 """What the compiled loops share: the table that describes segments to them, and small tools.
 
-A row of the table describes a segment: counts, and the addresses of its arrays. ``compiled.py`` fills it.
+A row of the table describes a segment: counts, and the addresses of its arrays. ``engine.py`` fills it.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-call,no-untyped-def"

@@ -1,4 +1,4 @@
-"""Vector instructions for sums.py and nominating.py, spelled out as LLVM vector code.
+"""Vector instructions for accumulate.py and candidates.py, spelled out as LLVM vector code.
 
 numba widens small integers to 64 bits, after which LLVM no longer finds 16-bit lanes: the same loops written
 in Python ran eight to thirty times slower. This is target-independent vector code (nothing of one CPU), so it
