@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import shutil
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,10 @@ from PIL import Image, ImageStat
 from starlette.testclient import TestClient
 from tests.serve.conftest import EXAMPLES, Start
 
-from vsplade import Index, index_paths
+from vsplade import Index, IndexWriter, index_paths
 from vsplade.pages.office import missing_office
 from vsplade.serve.app import create_app
+from vsplade.serve.library import Library
 from vsplade.serve.settings import Settings
 
 
@@ -290,6 +293,31 @@ def test_what_cannot_be_read_is_told(start: Start) -> None:
         server.client.put("/v1/documents/broken.pdf", content=(EXAMPLES / "table.pdf").read_bytes()).json()
     )
     assert server.client.get("/v1/problems").json()["problems"] == []
+
+
+def test_new_commits_are_seen_while_the_search_is_being_compiled(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine that never searched before that takes a minute, and the first files come meanwhile."""
+    compiled = threading.Event()
+
+    def compile_slowly(library: Library) -> None:
+        library.ready = compiled.wait(60)
+
+    monkeypatch.setattr(Library, "warm_up", compile_slowly)
+    folder = tmp_path / "pages.vsplade"
+    shutil.copytree(made, folder)
+    app = create_app(Settings(str(folder), str(tmp_path / "uploads")))
+    with TestClient(app, base_url="http://localhost") as client:
+        pages = client.get("/v1/status").json()["pages"]
+        with IndexWriter(folder) as writer:
+            writer.delete("report_2")
+        until = time.monotonic() + 20
+        while client.get("/v1/status").json()["pages"] == pages:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert client.get("/ready").status_code == 503
+        compiled.set()
 
 
 def test_an_empty_index_is_no_error(start: Start) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib import resources
@@ -90,28 +90,38 @@ class Server:
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        following = asyncio.create_task(self._follow())
+        tasks = [asyncio.create_task(self._warm_up()), asyncio.create_task(self._follow())]
         try:
             yield
         finally:
-            following.cancel()
-            with suppress(asyncio.CancelledError):
-                await following
+            for task in tasks:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
             await asyncio.to_thread(self.library.close)
 
+    async def _warm_up(self) -> None:
+        while not self.library.ready:
+            await self._try(self.library.warm_up)
+
     async def _follow(self) -> None:
-        """Warm up, then move to every new commit. An index that cannot be read now may be readable later."""
-        library = self.library
+        """To every new commit, also while the search is still being compiled: that may take a minute."""
         while True:
-            try:
-                await asyncio.to_thread(library.refresh if library.ready else library.warm_up)
+            await self._try(self.library.refresh)
+            await asyncio.sleep(REFRESH_SECONDS)
+
+    async def _try(self, work: Callable[[], None]) -> None:
+        """An index that cannot be read now may be readable later."""
+        library = self.library
+        try:
+            await asyncio.to_thread(work)
+            if library.ready:
                 library.trouble = None
-                await asyncio.sleep(REFRESH_SECONDS)
-            except Exception as error:  # whatever it is, the next try may go well
-                if str(error) != library.trouble:  # told once, not at every try
-                    library.trouble = str(error)
-                    print(f"vsplade serve: {error}", file=sys.stderr, flush=True)
-                await asyncio.sleep(2)
+        except Exception as error:  # whatever it is, the next try may go well
+            if str(error) != library.trouble:  # told once, not at every try
+                library.trouble = str(error)
+                print(f"vsplade serve: {error}", file=sys.stderr, flush=True)
+            await asyncio.sleep(2)
 
     # -- search -----------------------------------------------------------------------------------------
 
