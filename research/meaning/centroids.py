@@ -1,51 +1,44 @@
 """The directions that an index sorts windows by: spherical k-means over the vectors of training passages.
 
-    python -m research.meaning.centroids WORK
+    python -m research.meaning.centroids WORK --minilm FOLDER
 
-Of MiniLM's vectors of passages (WORK/teacher, on the axes of WORK/table.npz), or with `--run RUN` of those by
-a trained page encoder. Writes WORK/centroids.npy.
+By the page encoder that ships, over the passages of WORK/teacher. Writes WORK/centroids.npy.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
 from torch import Tensor
 
 from research.command import main
-from research.meaning.model import PageEncoder
+from research.meaning.export import load_trained, trained_page
 from research.meaning.options import CentroidsOptions
+from research.meaning.train import Wear
 from vsplade.encode.meaning.meaning_model import rounded
+from vsplade.encode.meaning.wordpiece import WordPiece
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-ROUNDS = 25
-
-
-def taught_vectors(work: Path) -> Tensor:
-    passages = np.load(work / "teacher" / "passages.npz")["vectors"].astype(np.float32)
-    found = torch.from_numpy(passages @ np.load(work / "table.npz")["axes"])
-    return F.normalize(found, dim=-1).to(DEVICE)
+ROUNDS, BATCH = 25, 128
 
 
 @torch.no_grad()
-def encoded_vectors(work: Path, run: Path) -> Tensor:
-    """Of all long passages, by the page encoder of a run."""
-    state = {key: value.float() for key, value in load_file(str(run / "page.safetensors")).items()}
-    terms = len(state["bert.words.weight"]) - 1
-    page = PageEncoder(terms, len(state["head.weight"])).to(DEVICE).eval()
-    page.load_state_dict(state)
-    raw = np.load(work / "tokens.npz")["passage"]
-    long = raw[(raw != terms).sum(1) > 40]
+def page_vectors(options: CentroidsOptions) -> Tensor:
+    """Of all passages, as pages would have them."""
+    page = trained_page(options.work, options.minilm, load_trained(options.work)["axes"]).to(DEVICE)
+    tokens = np.load(options.work / "teacher" / "passages.npz")["tokens"].astype(np.int64)
+    sizes = (tokens != 0).sum(axis=1)
+    order = np.argsort(sizes, kind="stable")[(sizes == 0).sum() :]
+    wear = Wear.of(WordPiece.load(options.minilm / "vocab.txt"))
     parts = []
-    for at in range(0, len(long), 2048):
-        tokens = torch.from_numpy(long[at : at + 2048].astype(np.int64)).to(DEVICE)
+    for at in range(0, len(order), BATCH):
+        some = order[at : at + BATCH]
+        rows = wear(torch.from_numpy(tokens[some, : int(sizes[some].max())]), much=0).to(DEVICE)
         with torch.autocast(DEVICE, torch.bfloat16):
-            parts.append(page(tokens, torch.ones(tokens.shape, device=DEVICE)))
+            parts.append(page(rows, torch.ones(rows.shape, device=DEVICE)))
     return torch.cat(parts)
 
 
@@ -63,8 +56,7 @@ def k_means(vectors: Tensor, count: int) -> Tensor:
 def centroids(options: CentroidsOptions) -> dict[str, Any]:
     """Write WORK/centroids.npy."""
     torch.manual_seed(options.seed)
-    run = options.run
-    vectors = taught_vectors(options.work) if run is None else encoded_vectors(options.work, run)
+    vectors = page_vectors(options)
     centres = k_means(vectors, options.count)
     np.save(options.work / "centroids.npy", rounded(centres.cpu().numpy()))
     nearest = (vectors @ centres.T).amax(1).mean().item()

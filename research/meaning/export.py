@@ -19,15 +19,16 @@ import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
-from safetensors.numpy import load_file
+from safetensors.torch import load_file
 
 from research.command import main
 from research.meaning.model import PageEncoder, load_minilm, page_encoder
 from research.meaning.options import ExportOptions
-from vsplade.errors import InputError
 
 FUSED = "com.microsoft"
 HEADS = 12
+POSITIONS = 256
+"""Of a window: more than it ever has tokens."""
 Array = np.ndarray[Any, Any]
 
 
@@ -100,7 +101,7 @@ class Graph:
         x = self.add("Mul", [x, self.add("Unsqueeze", [scales, last])])
         length = self.add("Shape", ["tokens"], start=1, end=2)
         zero = self.constant(np.array([0], np.int64))
-        positions = self.constant(self.state["bert.positions.weight"])
+        positions = self.constant(self.state["bert.positions.weight"][:POSITIONS])
         x = self.add("Add", [x, self.add("Slice", [positions, zero, length, zero])])
         doubt = self.add("Sub", [self.constant(np.array(1, np.float32)), "certainty"])
         doubt = self.add("Mul", [self.add("Unsqueeze", [doubt, last]), self.constant(self.state["doubt"])])
@@ -131,27 +132,33 @@ def page_graph(page: PageEncoder) -> Any:
     return Graph({key: value.detach().numpy() for key, value in page.state_dict().items()}).build()
 
 
+def load_trained(work: Path) -> Any:
+    """The axes, the table and its words, of the last step that was taken."""
+    names = ("trained.npz", "ranked.npz", "table.npz")
+    return np.load(next((work / name for name in names if (work / name).exists()), work / names[-1]))
+
+
+def trained_page(work: Path, minilm: Path, axes: Array) -> PageEncoder:
+    """As `train` left it, or MiniLM itself."""
+    page = page_encoder(load_minilm(minilm), torch.from_numpy(np.ascontiguousarray(axes.T)))
+    if (work / "page.safetensors").exists():
+        page.load_state_dict(load_file(str(work / "page.safetensors")))
+    return page
+
+
 def export(options: ExportOptions) -> dict[str, Any]:
     """Write the files that ship.
 
-    WORK holds ranked.npz (`rank`) or table.npz (`table`), and centroids.npy (`centroids`).
+    WORK holds page.safetensors and trained.npz (`train`), or ranked.npz (`rank`), or table.npz (`table`), and
+    centroids.npy (`centroids`).
     """
     work, out = options.work, options.out
-    if (options.minilm is None) == (options.run is None):
-        raise InputError(
-            "give --minilm for what ships, or --run for a page encoder of research.meaning.train"
-        )
     out.mkdir(parents=True, exist_ok=True)
-    if options.minilm is not None:
-        ranked = work / "ranked.npz"
-        trained = np.load(ranked if ranked.exists() else work / "table.npz")
-        head = torch.from_numpy(np.ascontiguousarray(trained["axes"].T))
-        model, table = page_graph(page_encoder(load_minilm(options.minilm), head)), trained["table"]
-        shutil.copyfile(options.minilm / "vocab.txt", out / "vocab.txt")
-    else:  # over the reader's vocabulary, which the package has
-        assert options.run is not None
-        model = Graph(load_file(options.run / "page.safetensors")).build()
-        table = load_file(options.run / "table.safetensors")["terms.weight"].astype(np.float32)[:-1]
+    trained = load_trained(work)
+    table, words = trained["table"], trained["words"].tolist() if "words" in trained else []
+    model = page_graph(trained_page(work, options.minilm, trained["axes"]))
+    shutil.copyfile(options.minilm / "vocab.txt", out / "vocab.txt")
+    (out / "words.txt").write_text("".join(f"{word}\n" for word in words), "utf-8")
     onnx.save(model, out / "page.onnx")
     codes, scale = rounded_rows(table)
     np.save(out / "query.npy", codes)
@@ -163,11 +170,11 @@ def export(options: ExportOptions) -> dict[str, Any]:
 
 
 def _digest(folder: Path) -> str:
-    """Of everything that vectors depend on."""
+    """Of what the vectors of pages depend on: a better query table serves an index that is there already."""
     total = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        if path.name != "meaning.json":
-            total.update(path.read_bytes())
+    for name in ("centroids.npy", "page.onnx", "vocab.txt"):
+        if (folder / name).exists():
+            total.update((folder / name).read_bytes())
     return total.hexdigest()[:16]
 
 

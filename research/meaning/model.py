@@ -1,8 +1,7 @@
-"""The page encoder for meaning, in torch: a BERT of six layers over the reader's own terms.
+"""The page encoder for meaning, in torch: MiniLM, and a linear layer that makes its vectors shorter.
 
-It starts from MiniLM's weights. What differs: its tokens are the reader's terms in reading order, each with
-the reader's certainty of it, and a linear layer makes the page's vector shorter. `export.py` writes it for
-onnxruntime. What ships first is MiniLM itself with that layer (`page_encoder`).
+It can be told how sure the reader was of each word (`doubt`); what ships was not trained with that.
+`export.py` writes it for onnxruntime.
 """
 
 from __future__ import annotations
@@ -120,24 +119,3 @@ class PageEncoder(nn.Module):
     def forward(self, tokens: Tensor, certainty: Tensor) -> Tensor:
         hidden, there = self.bert(tokens, (1 - certainty)[..., None] * self.doubt)
         return unit(self.head(mean(hidden, there)))
-
-
-class QueryTable(nn.Module):
-    """A vector for every term, and for pairs if there are any; a query is the sum of its own."""
-
-    def __init__(self, terms: int, dimensions: int, pairs: int = 0) -> None:
-        super().__init__()
-        self.padding, self.pairs = terms, pairs
-        self.terms = nn.Embedding(terms + 1, dimensions, padding_idx=terms)
-        self.bigrams = nn.Embedding(pairs, dimensions) if pairs else None
-        if self.bigrams is not None:
-            nn.init.zeros_(self.bigrams.weight)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        total = self.terms(tokens).sum(1)
-        if self.bigrams is not None:
-            left, right = tokens[:, :-1], tokens[:, 1:]
-            there = (right != self.padding).to(total.dtype)[..., None]
-            number = (left * 1_000_003 + right * 7919) % self.pairs
-            total = total + (self.bigrams(number) * there).sum(1)
-        return unit(total)

@@ -26,7 +26,7 @@ class SynonymsOptions:
 class TeachOptions:
     work: Path = option(_WORK, argument=True)
     minilm: Path = option(_MINILM)
-    passages: int = option("Passages, drawn at random.", 12_000)
+    passages: int = option("Passages, drawn at random.", 40_000)
     spans: int = option("Queries made of runs of passages.", 440_000)
     headwords: int = option("Short sides of pairs: headwords, headings, titles.", 75_000)
     glosses: int = option("Pairs whose long side is taken where it is short enough for a query.", 155_000)
@@ -48,9 +48,18 @@ class TableOptions:
 
 
 @dataclass
+class QueryWordsOptions:
+    work: Path = option(_WORK, argument=True)
+    minilm: Path = option(_MINILM)
+    count: int = option("Words with a row of their own.", 60_000)
+    threads: int = option("Batches that run side by side.", 2)
+
+
+@dataclass
 class RankOptions:
     work: Path = option(_WORK, argument=True)
-    steps: int = option("Batches to learn from.", 4300)
+    minilm: Path = option(_MINILM)
+    steps: int = option("Batches to learn from.", 7000)
     batch: int = option("Queries of a batch.", 768)
     passages: int = option("Passages that a batch is compared with.", 2304)
     temperature: float = option("Of the rankings: lower ones look at the first places only.", 0.05)
@@ -59,10 +68,28 @@ class RankOptions:
 
 
 @dataclass
+class TrainOptions:
+    work: Path = option(_WORK, argument=True)
+    minilm: Path = option(_MINILM)
+    seconds: float = option("How long to train.", 2400.0)
+    steps: int = option("Steps at most.", 1_000_000)
+    frozen: int = option("Of MiniLM's layers, the first so many stay as they are.", 3)
+    rate: float = option("Of learning, for the page encoder.", 1e-4)
+    table_rate: float = option("For the table, as a share of its rows' mean length.", 1e-3)
+    tokens: int = option("Of passages in a batch.", 18_000)
+    queries: int = option("Queries of a batch, beside those made of its passages.", 2048)
+    bank: int = option("Passages of earlier steps that a batch is compared with.", 4096)
+    temperature: float = option("Of the rankings.", 0.05)
+    wear: float = option("How badly passages are read: 1 is as usual.", 1.0)
+    learned: float = option("Share of what was learned in what is written; the rest is the start.", 1.0)
+    seed: int = option("Of what is drawn.", 0)
+
+
+@dataclass
 class CentroidsOptions:
     work: Path = option(_WORK, argument=True)
-    count: int = option("Directions.", 4096)
-    run: Path | None = option("A run of research.meaning.train whose page encoder to use instead.", None)
+    minilm: Path = option(_MINILM)
+    count: int = option("Directions.", 1024)
     seed: int = option("Of where k-means starts.", 0)
 
 
@@ -70,10 +97,7 @@ class CentroidsOptions:
 class ExportOptions:
     work: Path = option(_WORK, argument=True)
     out: Path = option("The folder for the files that ship.")
-    minilm: Path | None = option(_MINILM, None)
-    run: Path | None = option(
-        "A run of research.meaning.train to ship instead of MiniLM and its table.", None
-    )
+    minilm: Path = option(_MINILM)
 
 
 @dataclass

@@ -1,10 +1,7 @@
-"""Text to numbers, for training on a GPU: the reader's terms for the student, MiniLM's for the teacher.
+"""What was collected, and queries made of it; texts as MiniLM's tokens. `teach.py` uses it.
 
-    python -m research.meaning.prepare WORK
-
-WORK holds pairs.jsonl.gz {"q", "p"}, passages.jsonl.gz {"t"}, queries.jsonl.gz {"q"} (`collect`),
-synonyms.json.gz {word: [words]} (`synonyms`) and minilm/ (tokenizer.json). Writes WORK/tokens.npz. `teach.py`
-uses the same functions.
+WORK holds pairs.jsonl.gz {"q", "p"}, passages.jsonl.gz {"t"}, queries.jsonl.gz {"q"} (`collect`) and
+synonyms.json.gz {word: [words]} (`synonyms`).
 
 Besides the queries that came with the text, queries are made from passages: runs of their words, the same
 with words exchanged for synonyms, and either in the frame of a question. None of them needs to fit its
@@ -13,36 +10,20 @@ passage well: the teacher says what each one means.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import lzma
 import random
 import re
-from collections.abc import Callable, Iterable
-from functools import partial
-from itertools import islice
-from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vsplade.encode.tokenizer import Tokenizer, letters_of
-
-PASSAGE, QUERY = 200, 24
-"""Terms that are kept of a passage and of a query."""
-TEACHER_PASSAGE, TEACHER_QUERY = 256, 40
+TEACHER_PASSAGE = 256
+"""Tokens of a passage, at most."""
 SPANS = 5
 """Queries made of each passage."""
-DICTIONARIES = frozenset(
-    (
-        "wordnet", "wordset", "mythes", "gcide", "gene-ontology", "wordnet-example", "hpo", "wordset-example",
-        "foldoc", "vera", "jargon", "devil",
-    )
-)  # fmt: skip
-REPEATED = 5
-"""Questions and headings count more than entries of dictionaries, of which there are many."""
 FRAMES = (
     "what is {}", "what are {}", "how does {} work", "how to {}", "why {}", "which {}", "who {}",
     "where is {}", "when was {}", "how many {}", "how much {}", "page about {}", "slide on {}",
@@ -99,17 +80,6 @@ def made_queries(numbered: tuple[int, str], synonyms: dict[str, list[str]]) -> l
     return queries
 
 
-def reader_terms(text: str, size: int) -> list[int]:
-    return Tokenizer.load().encode(text)[:size]
-
-
-def table(rows: Iterable[list[int]], count: int, size: int, padding: int) -> np.ndarray[Any, Any]:
-    out = np.full((count, size), padding, np.uint16)
-    for n, row in enumerate(rows):
-        out[n, : len(row)] = row[:size]
-    return out
-
-
 def teacher_tokens(folder: Path, texts: list[str], size: int) -> np.ndarray[Any, Any]:
     from tokenizers import Tokenizer as WordPiece
 
@@ -121,45 +91,3 @@ def teacher_tokens(folder: Path, texts: list[str], size: int) -> np.ndarray[Any,
         for n, encoded in enumerate(wordpiece.encode_batch_fast(texts[at : at + 100_000])):
             out[at + n, : len(encoded.ids)] = encoded.ids
     return out
-
-
-def unpaired(pool: Any, passages: list[str], synonyms: dict[str, list[str]]) -> list[str]:
-    make: Callable[[tuple[int, str]], list[str]] = partial(made_queries, synonyms=synonyms)
-    made = pool.imap(make, enumerate(passages), chunksize=2000)
-    return [query for queries in made for query in queries]
-
-
-def main(work: Path) -> None:
-    found = lines(work / "pairs.jsonl.gz")
-    pairs = [row for row in found for _ in range(1 if row["src"] in DICTIONARIES else REPEATED)]
-    passages = [row["t"] for row in lines(work / "passages.jsonl.gz")]
-    questions = [row["q"] for row in asked(work)]
-    texts = [row["p"] for row in pairs] + passages
-    with Pool() as pool:
-        made = unpaired(pool, passages, load_synonyms(work))
-        queries = [row["q"] for row in pairs] + questions + made
-        empty = len(Tokenizer.load())
-        rows = pool.imap(partial(reader_terms, size=PASSAGE), texts, chunksize=2000)
-        passage = table(rows, len(texts), PASSAGE, empty)
-        rows = pool.imap(partial(reader_terms, size=QUERY), queries, chunksize=5000)
-        query = table(rows, len(queries), QUERY, empty)
-    letters = [letters_of(Tokenizer.load().token(term)) for term in range(empty)]
-    np.savez(
-        work / "tokens.npz",
-        pairs=len(pairs), asked=len(questions), passage=passage, query=query,
-        teacher_passage=teacher_tokens(work / "minilm", texts, TEACHER_PASSAGE),
-        teacher_query=teacher_tokens(work / "minilm", queries, TEACHER_QUERY),
-        teacher_terms=teacher_tokens(work / "minilm", letters, 16),
-    )  # fmt: skip
-    print(
-        f"{len(pairs):,} pairs, {len(passages):,} passages, {len(questions):,} questions, {len(made):,} made"
-    )
-    print("for instance:", *islice(made, 0, 50_000, 5_000), sep="\n  ")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("work", type=Path)
-    main(parser.parse_args().work)

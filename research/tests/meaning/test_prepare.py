@@ -14,37 +14,38 @@ pytest.importorskip("onnxruntime")
 from research.meaning import prepare
 from research.meaning.options import TeachOptions
 from research.meaning.synonyms import read
-from research.meaning.teach import chosen_passages, chosen_queries
-from research.meaning.train import DEVICE, Options, worn
+from research.meaning.teach import as_read, chosen_passages, chosen_queries
+from research.meaning.train import END, START, Wear
 from research.tests.meaning.conftest import SYNONYMS, TEXT
+from vsplade.encode.meaning.wordpiece import WordPiece
 
 
-def test_nothing_learns_from_queries_for_research_only(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_learns_from_queries_for_research_only(work: Path) -> None:
     assert [row["q"] for row in prepare.asked(work)] == [f"free question {n}" for n in range(5)]
-    taught = chosen_queries(TeachOptions(work, work, headwords=4, glosses=4), random.Random(0))
-    assert {f"free question {n}" for n in range(5)} <= set(taught)
-    assert not [query for query in taught if "secret" in query]
-    texts: list[str] = []
-
-    def kept(folder: Path, given: list[str], size: int) -> object:
-        texts.extend(given)
-        return torch.zeros(0).numpy()
-
-    monkeypatch.setattr(prepare, "teacher_tokens", kept)
-    prepare.main(work)
-    assert "free question 3" in texts
-    assert not [text for text in texts if "secret question" in text]
+    taught = chosen_queries(TeachOptions(work, work, headwords=4, glosses=4), [], random.Random(0))
+    assert {f"free question {n}" for n in range(5)} <= {query for query, _ in taught}
+    assert not [query for query, _ in taught if "secret" in query]
 
 
 def test_the_mix_has_all_kinds_and_no_query_twice(work: Path) -> None:
     options = TeachOptions(work, work, spans=40, headwords=4, glosses=4)
-    taught = chosen_queries(options, random.Random(0))
-    assert len(taught) == len(set(taught))
-    assert sum(query.startswith("word ") for query in taught) == 4
-    assert sum(query.startswith("a gloss") for query in taught) == 4
-    assert len(taught) > 13 + 20
-    assert taught == chosen_queries(options, random.Random(0))
-    assert len(chosen_passages(work, 12, random.Random(0))) == 12
+    passages = chosen_passages(work, 12, random.Random(0))
+    assert len(passages) == 12
+    taught = chosen_queries(options, passages, random.Random(0))
+    queries = [query for query, _ in taught]
+    assert len(queries) == len(set(queries))
+    assert sum(query.startswith("word ") for query in queries) == 4
+    assert sum(query.startswith("a gloss") for query in queries) == 4
+    assert len(queries) > 13 + 20
+    assert taught == chosen_queries(options, passages, random.Random(0))
+    made = {number for _, number in taught if number >= 0}
+    assert made <= set(range(8))  # 40 runs are of the first eight passages
+    assert len(made) > 3
+
+
+def test_passages_are_as_the_reader_gives_them() -> None:
+    pieces = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "big", "house", ",", "."])
+    assert as_read(["A big, big house."], pieces)[0, :6].tolist() == [4, 5, 5, 6, 0, 0]
 
 
 def test_exchanged_words_are_synonyms() -> None:
@@ -72,18 +73,26 @@ def test_made_queries_are_runs_of_the_passage() -> None:
 
 def test_worn_passages_lose_and_mistake_words() -> None:
     torch.manual_seed(0)
-    terms, options = 1000, Options(lost=0.2, mistaken=0.2)
-    tokens = torch.randint(terms, (200, 50), device=DEVICE)
-    tokens[:, 40:] = terms  # padding
-    found, certainty = worn(tokens, terms, options)
-    there = found != terms
-    assert found.shape == certainty.shape == tokens.shape
+    padding = 3000
+    inside = torch.zeros(padding + 1, dtype=torch.bool)
+    inside[2500:] = True
+    wear, tokens = Wear(inside, padding), torch.randint(1000, 2400, (400, 50))
+    tokens[:, 40:] = 0
+    whole = wear(tokens, much=0)
+    assert torch.equal(whole[:, 1:41], tokens[:, :40])
+    assert (whole[:, 0] == START).all()
+    assert (whole[:, 41] == END).all()
+    found = wear(tokens, much=2)
+    there = found != padding
     assert (there.int().diff(dim=1) <= 0).all()  # no gap: padding only at the end
-    assert 25 < there.sum(1).float().mean() < 38
-    assert ((certainty > 0) & (certainty <= 1)).all()
-    same, sure = worn(tokens, terms, Options(lost=0.0, mistaken=0.0))
-    assert torch.equal(same, tokens)
-    assert certainty[there].mean() < sure[tokens != terms].mean()
+    assert 32 < there.sum(1).float().mean() - 2 < 38
+
+    def mistaken(given: torch.Tensor) -> float:
+        kept = [set(row.tolist()) for row in given]
+        rows = [set(row.tolist()) - {padding, START, END} for row in wear(given, much=2)]
+        return sum(len(row - old) for row, old in zip(rows, kept, strict=True)) / given.numel()
+
+    assert 0.02 < mistaken(tokens[:, :40]) < 0.12 < mistaken(torch.randint(2500, padding, (400, 40)))
 
 
 def test_the_thesaurus(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 queries.
 
 A small text model (MiniLM) reads the words of a page in windows and gives each window a direction. For a
-query no network runs: its vector is the sum of its tokens' vectors, looked up in a table that was trained
+query no network runs: its vector is the sum of its words' vectors, looked up in a table that was trained
 to meet the model's own vectors of whole questions (docs/meaning.md). So a query lies near the pages that
-answer it, whatever words it uses.
+answer it, whatever words it uses. The table has a row for every token of the text model, and behind them one
+for many words that the text model cuts into pieces ("bellyache"): pieces alone say little.
 
 The table also says which words a page would answer without holding them. A token's weight on a window is
 the product of the two vectors: a window's direction is its expansion over the whole vocabulary, in few
@@ -33,7 +34,6 @@ WINDOW = 200
 """Tokens of a window, at most."""
 MOST_WINDOWS = 8
 """Windows of one page; of a longer page some stretches are left out."""
-_FILES = ("page.onnx", "query.npy", "query_scale.npy", "centroids.npy", "vocab.txt", "meaning.json")
 
 
 def is_shipped() -> bool:
@@ -87,6 +87,12 @@ class MeaningModel:
         return WordPiece.load(self._folder / "vocab.txt")
 
     @cached_property
+    def _whole(self) -> dict[str, int]:
+        """The words with a row of their own, behind the rows of the tokens."""
+        names = (self._folder / "words.txt").read_text("utf-8").split()
+        return {word: row for row, word in enumerate(names, len(self._wordpiece))}
+
+    @cached_property
     def _codes(self) -> NDArray[np.int8]:
         codes = np.load(self._folder / "query.npy", mmap_mode="r", allow_pickle=False)
         plain: NDArray[np.int8] = np.asarray(codes)  # a row of a memmap takes as long as the rest of a query
@@ -98,9 +104,9 @@ class MeaningModel:
         return scale
 
     @cached_property
-    def _tokens_of(self) -> Callable[[str], list[int]]:
+    def _rows_of(self) -> Callable[[str], list[int]]:
         """Of a word; words of pages that are found are asked for again and again."""
-        return lru_cache(maxsize=1 << 16)(self._wordpiece.encode)
+        return lru_cache(maxsize=1 << 16)(self._rows)
 
     @cached_property
     def _centroids(self) -> NDArray[np.float32]:
@@ -144,8 +150,8 @@ class MeaningModel:
 
         ``network``: the text model reads the query as it reads pages, and the table is not used.
         """
-        tokens = self._wordpiece.encode(text)
-        total = self._read([tokens[:WINDOW]])[0] if network and tokens else self.vectors(tokens).sum(axis=0)
+        tokens = self._wordpiece.encode(text) if network else []
+        total = self._read([tokens[:WINDOW]])[0] if tokens else self.vectors(self._rows(text)).sum(axis=0)
         length = float(np.linalg.norm(total))
         if length < 1e-6:
             return None
@@ -153,20 +159,25 @@ class MeaningModel:
         nearness = self._centroids @ vector
         return Direction(vector, np.argsort(-nearness).astype(np.uint16))
 
-    def vectors(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Rows of the table: long ones for tokens that tell much."""
-        rows = np.asarray(tokens, np.int64)
+    def _rows(self, text: str) -> list[int]:
+        """Of the table: for every word its own, or those of its tokens."""
+        own, pieces = self._whole, self._wordpiece.word
+        return [row for word in words(text) for row in ((own[word],) if word in own else pieces(word))]
+
+    def vectors(self, numbers: Sequence[int]) -> NDArray[np.float32]:
+        """Rows of the table: long ones for words that tell much."""
+        rows = np.asarray(numbers, np.int64)
         vectors: NDArray[np.float32] = self._codes[rows].astype(np.float32) * self._scale[rows, None]
         return vectors
 
     def word_vectors(self, given: Sequence[str]) -> NDArray[np.float32]:
-        """A row a word: the sum over its tokens."""
-        tokens = [self._tokens_of(word) for word in given]
-        counts = np.array([len(some) for some in tokens], np.int64)
+        """A row a word; for a word without a row of its own the sum over its tokens."""
+        rows = [self._rows_of(word) for word in given]
+        counts = np.array([len(some) for some in rows], np.int64)
         out = np.zeros((len(given), self.dimensions), np.float32)
         if counts.any():
             first = (np.cumsum(counts) - counts)[counts > 0]
-            out[counts > 0] = np.add.reduceat(self.vectors([one for some in tokens for one in some]), first)
+            out[counts > 0] = np.add.reduceat(self.vectors([row for some in rows for row in some]), first)
         return out
 
     def expansions(self, windows: Windows, page_words: Set[str], most: int) -> list[tuple[str, float]]:
@@ -176,12 +187,13 @@ class MeaningModel:
         codes = windows.codes.astype(np.float32)
         codes /= np.linalg.norm(codes, axis=1, keepdims=True)
         weights = (self._codes.astype(np.float32) @ codes.T).max(axis=1) * self._scale
+        names = [*map(self._wordpiece.token, range(len(self._wordpiece))), *self._whole]
         found: list[tuple[str, float]] = []
-        for token in np.argsort(-weights, kind="stable").tolist():
-            word = self._wordpiece.token(token)
+        for row in np.argsort(-weights, kind="stable").tolist():
+            word = names[row]
             if len(word) > 2 and word.isalpha() and word.isascii() and word not in page_words:
-                found.append((word, float(weights[token])))
-            if len(found) == most or weights[token] <= 0:
+                found.append((word, float(weights[row])))
+            if len(found) == most or weights[row] <= 0:
                 break
         return found
 
