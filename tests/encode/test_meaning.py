@@ -153,3 +153,14 @@ def test_expansions_are_words_that_the_page_does_not_hold(model: MeaningModel) -
     found = [word for word, _ in model.expansions(windows, held, 20)]
     assert not held & set(found)
     assert {"lawsuit", "court", "verdict", "trial"} & set(found)
+
+
+def test_a_word_that_the_text_model_cuts_is_known_whole(model: MeaningModel) -> None:
+    """Its row says more than the sum of its pieces' rows."""
+    for word, meant in {"tweet": "twitter", "subscribe": "subscription", "vaccinate": "vaccine"}.items():
+        whole, other = model.word_vectors([word, meant])
+        pieces = model.vectors(model._wordpiece.word(word)).sum(axis=0)
+        assert len(model._wordpiece.word(word)) > 1
+        lengths = np.linalg.norm([whole, pieces], axis=1) * np.linalg.norm(other)
+        near, before = np.array([whole, pieces]) @ other / lengths
+        assert near > max(before, 0.5)
