@@ -39,7 +39,8 @@ def what_is_missing(words: Sequence[WordMatch]) -> str:
             f"Nothing found: no page holds {' or '.join(missing)}. "
             "These are about something near, or hold similar words or parts of them:"
         )
-    return f"No page holds {' or '.join(missing)}. Pages with the other words:"
+    others = "These hold other words of the query, or are about something near:"
+    return f"No page holds {' or '.join(missing)}. {others}"
 
 
 def why_nothing(index: PageIndex, query: str, filters: FilterLike = None) -> str:
