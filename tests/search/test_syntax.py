@@ -6,6 +6,7 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -154,9 +155,17 @@ def indexed(
 
 
 def dot(query: SparseVector, page: SparseVector) -> float:
-    held = dict(zip(page.terms.tolist(), page.weights.tolist(), strict=True))
-    asked = zip(query.terms.tolist(), query.weights.tolist(), strict=True)
-    return sum(weight * held.get(term, 0.0) for term, weight in asked)
+    """A hashed term counts where the last 11 bits of the page's weight are those of its check: two pairs of
+    ``WORDS`` share their number with another."""
+    held = dict(zip(page.terms.tolist(), page.weights, strict=True))
+    checks = getattr(query, "checks", None)
+    checks = [-1] * len(query) if checks is None else checks.tolist()
+    total = 0.0
+    for term, weight, check in zip(query.terms.tolist(), query.weights.tolist(), checks, strict=True):
+        found = held.get(term, np.float32(0))
+        if check < 0 or (int(found.view(np.uint32)) ^ check) & 0x7FF == 0:
+            total += weight * float(found)
+    return total
 
 
 @pytest.mark.parametrize("encoder", [TEXT, READER], ids=["text", "reader"])
