@@ -299,8 +299,8 @@ class WordEncoder(Protocol):
         ...
 
     @property
-    def keeps_order(self) -> bool:
-        """Whether a phrase is told from the same words in another order."""
+    def in_a_row(self) -> int:
+        """So many words of a phrase are known to follow each other: 0 where their order is not kept."""
         ...
 
     def phrase(self, text: str) -> QueryWord:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.backends.places import PLACES, where
 
-from vsplade.backends.open_writer import named_encoder, open_writer
+from vsplade.backends.open_writer import open_writer, stored_encoder
 from vsplade.encode.text import TextEncoder
 from vsplade.errors import IndexFormatError, InputError, ModelMismatchError
 from vsplade.search.collection_index import CollectionIndex
@@ -367,7 +367,8 @@ def test_writing_twice_changes_nothing(place: Path | str) -> None:
 def test_another_model_is_refused(place: Path | str) -> None:
     with open_writer(place, IDENTITY) as writer:
         writer.add("a", Corpus().vector())
-    assert named_encoder(place) == "test"
+    assert (stored := stored_encoder(place)) is not None
+    assert stored.name == "test"
     with pytest.raises(ModelMismatchError, match="f1"):
         open_writer(place, EncoderIdentity("test", "f2", TERMS))
     with pytest.raises(ModelMismatchError, match="f1"):
@@ -376,7 +377,7 @@ def test_another_model_is_refused(place: Path | str) -> None:
 
 
 def test_there_is_no_index_yet(place: Path | str) -> None:
-    assert named_encoder(place) is None
+    assert stored_encoder(place) is None
     with pytest.raises(IndexFormatError, match="no index"):
         open_index(place)
     with pytest.raises(IndexFormatError, match="no index here yet"):

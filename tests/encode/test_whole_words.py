@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vsplade.encode import load_encoder
 from vsplade.encode.dates import DayTerms, day_of, named_days
-from vsplade.encode.hash_bits import CHECK, MASK, split, stamped
+from vsplade.encode.hash_bits import CHECK, MASK, followed, follower_bits, split, stamped
 from vsplade.encode.reader.bigrams import Neighbours
 from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.encode.text import TextEncoder
@@ -100,6 +100,21 @@ def test_checks_change_weights_by_less_than_one_in_two_thousand(weights: list[fl
     after = stamped(before, np.full(len(before), check))
     assert (after.view(np.uint32) & MASK == check).all()
     assert (np.abs(after - before) <= before / 2000).all()
+
+
+@given(st.lists(st.tuples(st.floats(2**-20, 8, width=32), st.integers(0, 255)), min_size=1, max_size=20))
+def test_what_follows_changes_weights_by_one_in_sixteen_at_most(given: list[tuple[float, int]]) -> None:
+    before, sets = np.array([w for w, _ in given], np.float32), np.array([s for _, s in given])
+    after = stamped(followed(before, sets), np.full(len(before), MASK))
+    assert (after.view(np.uint32) >> CHECK & 255 == sets).all()
+    assert (np.abs(after - before) <= before / 15.9).all()
+
+
+def test_the_bits_of_what_follows_never_change() -> None:
+    bits = follower_bits(np.arange(30_000))
+    assert bits[:6].tolist() == [3, 40, 80, 12, 33, 66]
+    assert {int(two).bit_count() for two in bits} == {2}
+    assert np.unique(bits, return_counts=True)[1].min() > 900, "28 ways, all as often"
 
 
 @pytest.mark.parametrize("encoder", [TextEncoder(), load_encoder("reader")], ids=["text", "reader"])

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from vsplade.backends.address import Where, is_address, parse_address
 from vsplade.backends.collection import MANIFEST
-from vsplade.backends.collection_writer import CollectionWriter, read_manifest
+from vsplade.backends.collection_writer import CollectionWriter, read_manifest, stored_identity
 from vsplade.backends.connect import connect
+from vsplade.encode import as_built, load_encoder, load_index_encoder
 from vsplade.store import manifest
 from vsplade.store.identity import EncoderIdentity
 from vsplade.store.page_writer import PageWriter
@@ -22,13 +23,23 @@ def open_writer(where: Where, encoder: Encoder | EncoderIdentity | None = None) 
     return IndexWriter(where, encoder)
 
 
-def named_encoder(where: Where) -> str | None:
-    """The name of the encoder that the index there was made with; None where there is no index yet."""
+def stored_encoder(where: Where) -> EncoderIdentity | None:
+    """The encoder that the index there was made with; None where there is no index yet."""
     if not is_address(where):
-        return manifest.load(Path(where)).encoder if manifest.exists(Path(where)) else None
+        here = Path(where)
+        return EncoderIdentity.named_by(manifest.load(here)) if manifest.exists(here) else None
     collection = connect(parse_address(str(where)))
     try:
         known = collection.exists() and collection.record(MANIFEST) is not None
-        return str(read_manifest(collection)["encoder"]) if known else None
+        return stored_identity(read_manifest(collection)) if known else None
     finally:
         collection.close()
+
+
+def writing_encoder(where: Where, encoder: str | Encoder | None) -> Encoder:
+    """The encoder that was given, or that of the index there; as it was when the index was begun."""
+    stored = stored_encoder(where)
+    if encoder is None and stored is not None:
+        encoder = load_index_encoder(stored.name, where)
+    chosen = load_encoder(encoder) if encoder is None or isinstance(encoder, str) else encoder
+    return chosen if stored is None else as_built(chosen, stored.fingerprint)

@@ -155,11 +155,11 @@ def begin_index(where: Where, encoder: str | None, read_only: bool) -> None:
     """An index that is not there yet begins empty: documents can be added in the browser. One that another
     encoder made is refused here: no search in it could be answered.
     """
-    from vsplade.backends.open_writer import named_encoder, open_writer
+    from vsplade.backends.open_writer import open_writer, stored_encoder
     from vsplade.encode import load_encoder
     from vsplade.search.open_index import open_index
 
-    if named_encoder(where) is not None:
+    if stored_encoder(where) is not None:
         with closing(open_index(where, load_encoder(encoder) if encoder else None)) as index:
             index.encoder  # noqa: B018  (loads and checks it)
         return

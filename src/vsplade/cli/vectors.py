@@ -329,12 +329,10 @@ def import_command(
 
 
 def _add_vectors(source: Path, index_dir: Where, form: str, scale: float, encoder: str | None) -> int:
-    from vsplade.backends.open_writer import named_encoder, open_writer
-    from vsplade.encode import load_encoder, load_index_encoder
+    from vsplade.backends.open_writer import open_writer, writing_encoder
     from vsplade.exchange.vector_files import read_pages
 
-    name = named_encoder(index_dir) if encoder is None else None
-    chosen = load_encoder(encoder) if name is None else load_index_encoder(name, index_dir)
+    chosen = writing_encoder(index_dir, encoder)
     pages = 0
     with open_writer(index_dir, chosen) as writer:
         for page in read_pages(source, chosen.vocabulary, form, scale):

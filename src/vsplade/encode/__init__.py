@@ -56,6 +56,14 @@ def load_index_encoder(name: str, index_dir: Path | str) -> Encoder:
         raise _not_trusted(name, index_dir) from error
 
 
+def as_built(encoder: Encoder, fingerprint: str) -> Encoder:
+    """The encoder for an index with this fingerprint: as it is, or as it was at a former revision."""
+    if encoder.fingerprint == fingerprint:
+        return encoder
+    former: list[Encoder] = getattr(encoder, "former", list)()
+    return next((one for one in former if one.fingerprint == fingerprint), encoder)
+
+
 def _not_trusted(name: str, index_dir: Path | str) -> InputError:
     return InputError(
         f"{index_dir}: this index names the encoder {name!r}, which does not come with vsplade and is not on "

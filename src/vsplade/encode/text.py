@@ -199,7 +199,7 @@ class TextEncoder:
                 found.append(QueryWord(typed, tuple(pieces), tuple(wholes)))
         return found
 
-    keeps_order = False
+    in_a_row = 0
 
     def phrase(self, text: str) -> QueryWord:
         """All words as a whole; the text encoder does not keep their order."""

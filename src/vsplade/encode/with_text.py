@@ -74,6 +74,9 @@ class PairedEncoder:
         parts = f"{self.first.fingerprint}\n{self.text.fingerprint}"
         return "pair-" + hashlib.sha256(parts.encode()).hexdigest()[:32]
 
+    def former(self) -> list[PairedEncoder]:
+        return [PairedEncoder(one, self.text) for one in getattr(self.first, "former", list)()]
+
     @cached_property
     def vocabulary(self) -> PairedVocabulary:
         return PairedVocabulary(self.first.vocabulary, self.text.vocabulary)
@@ -127,8 +130,8 @@ class PairedEncoder:
         return found
 
     @property
-    def keeps_order(self) -> bool:
-        return isinstance(self.first, WordEncoder) and self.first.keeps_order
+    def in_a_row(self) -> int:
+        return self.first.in_a_row if isinstance(self.first, WordEncoder) else 0
 
     def phrase(self, text: str) -> QueryWord:
         """As the first encoder has it, which knows the order of words, where it does."""

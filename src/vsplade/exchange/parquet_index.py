@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vsplade.backends.address import Where
-from vsplade.backends.open_writer import named_encoder, open_writer
+from vsplade.backends.open_writer import open_writer, stored_encoder
 from vsplade.encode import load_encoder, load_index_encoder
 from vsplade.errors import InputError, ModelMismatchError, VspladeError
 from vsplade.exchange.shard_folder import FINISHED, STATE, ShardFolder
@@ -72,7 +72,7 @@ def import_parquet(
             f"{folder.where}/{strays[0]}: this shard is not finished: the run that wrote it died, or is "
             "still at work. Run the same `vsplade encode` again, then this command."
         )
-    present = open_index(index_dir) if named_encoder(index_dir) is not None else None
+    present = open_index(index_dir) if stored_encoder(index_dir) is not None else None
     total = _check_ids(folder, present)
     wanted = _identity(folder, index_dir, encoder) if present is None else _same(folder, present)
     with open_writer(index_dir, wanted) as writer:

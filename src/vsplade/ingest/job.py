@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 
 from vsplade.backends.address import Where, is_address
-from vsplade.backends.open_writer import named_encoder, open_writer
+from vsplade.backends.open_writer import open_writer, writing_encoder
 from vsplade.encode.keyed import encode_keyed
 from vsplade.encode.legibility import is_text_legible
 from vsplade.errors import InputError, PageError
@@ -78,7 +78,7 @@ def index_paths(
     found = discover(given, exclude=[] if is_address(index_dir) else [index_dir])
     if not found.files and not prune:
         raise InputError(_why_no_files(given, found.problems, index_dir))
-    chosen = _load_encoder(encoder, index_dir)
+    chosen = writing_encoder(index_dir, encoder)
     with closing(open_writer(index_dir, chosen)) as writer, show_progress(progress) as update:
         job = _Job(writer, chosen, metadata, commit_pages, commit_seconds, update if progress else None)
         job.follow_moves(found.files, limits or Limits())
@@ -96,15 +96,6 @@ def _why_no_files(
     if os.path.realpath(index_dir) in {os.path.realpath(path) for path in given}:
         return f"{index_dir} is both to be indexed and to hold the index. Give the index a folder of its own."
     return "There are no pages in the paths given."
-
-
-def _load_encoder(encoder: str | Encoder | None, index_dir: Where) -> Encoder:
-    if encoder is not None and not isinstance(encoder, str):
-        return encoder
-    from vsplade.encode import load_encoder, load_index_encoder
-
-    name = named_encoder(index_dir) if encoder is None else None
-    return load_encoder(encoder) if name is None else load_index_encoder(name, index_dir)
 
 
 class _Job:

@@ -14,6 +14,7 @@ from vsplade.backends.address import parse_address
 from vsplade.backends.collection import FoundRow, Narrowing, Row, batched, key_of
 from vsplade.backends.collection_writer import STATE, read_manifest, stored_identity, stored_page
 from vsplade.backends.connect import connect
+from vsplade.encode import as_built
 from vsplade.errors import InputError
 from vsplade.search.by_meaning import DEPTH
 from vsplade.search.collection_search import Allowed, by_words, weight_of_meaning, with_meaning
@@ -70,7 +71,9 @@ class CollectionIndex(PageIndex):
 
     def _use(self, manifest: dict[str, Any]) -> None:
         if self._encoder is not None:
-            check_encoder(self.where, stored_identity(manifest), EncoderIdentity.of(self._encoder))
+            stored = stored_identity(manifest)
+            self._encoder = as_built(self._encoder, stored.fingerprint)
+            check_encoder(self.where, stored, EncoderIdentity.of(self._encoder))
         self._manifest = manifest
         self._count = lru_cache(maxsize=1 << 16)(self._collection.count)
 

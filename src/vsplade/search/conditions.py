@@ -17,9 +17,10 @@ from vsplade.types import FOUND, Encoder, QueryVector, QueryWord, SparseVector, 
 NO_ORDER = (
     "The encoder {name!r} does not keep the order of words: pages that hold all words of a phrase are found."
 )
-IN_PAIRS = (
-    'The phrase "{text}" was matched two words at a time: its pairs of words may stand in different places.'
+IN_PARTS = (
+    'The phrase "{text}" was matched {many} words at a time: such parts of it may stand in different places.'
 )
+_MANY = {2: "two", 3: "three"}
 NO_WORDS = "The encoder {name!r} knows no whole words: quotes, +, - and * are ignored."
 NO_BEGINNING = "No word with the beginning {letters}* can be searched for."
 
@@ -101,9 +102,11 @@ def notes(parsed: ParsedQuery, encoder: Encoder) -> list[str]:
     if not isinstance(encoder, WordEncoder):
         return found if parsed.plain else [*found, NO_WORDS.format(name=encoder.name)]
     phrases = (*parsed.phrases, *parsed.must_not_phrases)
-    if phrases and not encoder.keeps_order:
+    known = encoder.in_a_row
+    if phrases and not known:
         found.append(NO_ORDER.format(name=encoder.name))
-    elif encoder.keeps_order:
-        found += [IN_PAIRS.format(text=text) for text in phrases if len(encoder.query_words(text)) > 2]
+    elif phrases:
+        longer = (text for text in phrases if len(encoder.query_words(text)) > known)
+        found += [IN_PARTS.format(text=text, many=_MANY.get(known, known)) for text in longer]
     empty = (letters for letters in parsed.beginnings if not encoder.beginning(letters).parts)
     return [*found, *(NO_BEGINNING.format(letters=letters) for letters in empty)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from vsplade.encode import as_built
 from vsplade.errors import InputError
 from vsplade.search.adaptive_engine import WorkBudget, checked_engine
 from vsplade.search.commit_view import CommitView
@@ -51,6 +52,7 @@ class IndexContents(PageIndex):
     def _use(self, snapshot: Snapshot) -> None:
         if self._encoder is not None:
             stored = EncoderIdentity.named_by(snapshot.manifest)
+            self._encoder = as_built(self._encoder, stored.fingerprint)
             check_encoder(self.where, stored, EncoderIdentity.of(self._encoder))
         self._view = CommitView(snapshot, self._choice, self._budget)
 

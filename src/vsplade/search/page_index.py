@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.encode import load_index_encoder
+from vsplade.encode import as_built, load_index_encoder
 from vsplade.encode.query_length import check_query_length
 from vsplade.errors import VspladeError
 from vsplade.search.conditions import Conditions, conditions, encode, notes, query_words
@@ -118,6 +118,7 @@ class PageIndex(ABC):
         """The encoder given to ``open``, or the one that the index names (loaded once)."""
         if self._encoder is None:
             encoder = load_index_encoder(self.identity.name, self.where)
+            encoder = as_built(encoder, self.identity.fingerprint)
             check_encoder(self.where, self.identity, EncoderIdentity.of(encoder))
             self._encoder = encoder
         return self._encoder

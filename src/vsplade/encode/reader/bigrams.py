@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.dates import DayTerms
-from vsplade.encode.hash_bits import CHECK, DOUBT, split
+from vsplade.encode.hash_bits import CHECK, DOUBT, follower_bits, split
 from vsplade.encode.reader.boxes import TYPE, width_of
+from vsplade.encode.reader.ink_windows import CELL
 from vsplade.encode.tokenizer import GOES_ON, Tokenizer, letters_of
 
 if TYPE_CHECKING:
@@ -84,12 +85,32 @@ class Pairs:
 
 
 @dataclass(frozen=True)
+class Links:
+    """For each row of ``Pairs``: where its words stand, as numbers of places, and the right one's term."""
+
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    term: NDArray[Any]
+
+    def joined(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Every two of these rows of which the one ends where the other begins."""
+        rows = rows[np.argsort(self.left[rows], kind="stable")]
+        left, right = self.left[rows], self.right[rows]
+        first = np.searchsorted(left, right)
+        many = np.searchsorted(left, right, side="right") - first
+        one = np.repeat(np.arange(len(rows)), many)
+        before = np.repeat(np.cumsum(many) - many, many)
+        return rows[one], rows[np.arange(len(one)) - before + np.repeat(first, many)]
+
+
+@dataclass(frozen=True)
 class Standing:
     """The neighbours of a page: its pairs, and those among its pairs and triples that are whole words."""
 
     pairs: Pairs
     whole: Pairs
     """``left`` and ``right`` are the first and the last cell."""
+    links: Links
 
     def kept(self, least: float) -> Kept:
         """The pairs with at least this count, and the whole words."""
@@ -102,9 +123,12 @@ class Standing:
         check = np.zeros(size, np.int64)
         order = np.argsort(chance, kind="stable")
         check[place[order]] = checks[order]  # of two with one number, the likelier one's
-        kept = (pairs > least) | (whole > WHOLE)
-        check ^= np.where((pairs > least) | (whole > TOLD), 0, DOUBT)
-        return Kept(distinct[kept], np.maximum(pairs, whole)[kept], check[kept])
+        kept, told = (pairs > least) | (whole > WHOLE), (pairs > least) | (whole > TOLD)
+        check ^= np.where(told, 0, DOUBT)
+        one, other = self.links.joined(np.flatnonzero(told[place[:here]] & (chance[:here] > DOUBTFUL)))
+        follow = np.zeros(size, np.int64)
+        np.bitwise_or.at(follow, place[one], follower_bits(self.links.term[other]))
+        return Kept(distinct[kept], np.maximum(pairs, whole)[kept], check[kept], follow[kept])
 
 
 @dataclass(frozen=True)
@@ -114,6 +138,8 @@ class Kept:
     number: NDArray[np.int64]
     count: NDArray[np.floating[Any]]
     check: NDArray[np.int64]
+    follow: NDArray[np.int64] | None = None
+    """The terms that follow each (``hash_bits``), where that is known."""
 
 
 def hashed(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.int64]:
@@ -179,7 +205,9 @@ class Neighbours:
         row = np.array([piece for unit in units for piece in unit], np.int64)
         row = row[self.heavy[row]]
         whole = np.array([number for unit in (*units, *days) for number in self.whole(unit)], np.int64)
-        return Standing(*(_certain(hashes) for hashes in (self._hashed(row[:-1], row[1:]), whole)))
+        pairs, words = (_certain(hashes) for hashes in (self._hashed(row[:-1], row[1:]), whole))
+        place = np.arange(len(row))
+        return Standing(pairs, words, Links(place[:-1], place[1:], row[1:]))
 
     def _whole(self, pieces: tuple[int, ...]) -> list[int]:
         """The hashes of one word, number or code that has these pieces: a page that has them all holds it.
@@ -222,7 +250,9 @@ class Neighbours:
         pairs = Pairs(
             self._hashed(term[left], term[right]), chance[left] * chance[right], row[left], row[right]
         )
-        return Standing(pairs, self._whole_on_page(term, chance, row, left[joined], right[joined]))
+        whole = self._whole_on_page(term, chance, row, left[joined], right[joined])
+        spot = _spots(term, place)
+        return Standing(pairs, whole, Links(spot[left], spot[right], term[right]))
 
     def _whole_on_page(
         self,
@@ -238,13 +268,7 @@ class Neighbours:
         number = self.number[term]
         two = (self.went_on[term[right]] | number[left] | number[right]) & ~self.went_on[term[left]]
         two &= ~self.goes_on[term[right]]
-        order = np.argsort(left, kind="stable")
-        left, right, two = left[order], right[order], two[order]
-        first = np.searchsorted(left, right)
-        many = np.searchsorted(left, right, side="right") - first
-        one = np.repeat(np.arange(len(left)), many)
-        before = np.repeat(np.cumsum(many) - many, many)
-        other = np.arange(len(one)) - before + np.repeat(first, many)
+        one, other = Links(left, right, term).joined(np.arange(len(left)))
         a, b, c = left[one], right[one], right[other]
         within = self.went_on[term[b]] & self.went_on[term[c]]
         shared = within | number[a] | number[b] | number[c]
@@ -277,6 +301,15 @@ class Neighbours:
 def _certain(hashes: NDArray[np.int64]) -> Pairs:
     nowhere = np.zeros(len(hashes), np.int64)
     return Pairs(hashes, np.ones(len(hashes)), nowhere, nowhere)
+
+
+def _spots(term: NDArray[Any], place: NDArray[np.float64]) -> NDArray[np.int64]:
+    """A number for each place: the same where cells side by side read the same term, which is one word."""
+    order = np.lexsort((place[:, 0], place[:, 1], term))
+    apart = (np.abs(np.diff(place[order], axis=0)) > 1.5 * CELL).any(1) | (np.diff(term[order]) != 0)
+    spots = np.zeros(len(term), np.int64)
+    spots[order[1:]] = np.cumsum(apart)
+    return spots
 
 
 def on_one_line(

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.dates import named_days
-from vsplade.encode.hash_bits import stamped
+from vsplade.encode.hash_bits import followed, stamped
 from vsplade.encode.legibility import LEGIBLE, legibility
 from vsplade.encode.meaning.meaning_model import MeaningModel, is_shipped
 from vsplade.encode.reader.bigrams import Kept
@@ -39,8 +39,12 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
-REVISION = 7
+REVISION = 8
 """Of the code that vectors depend on. ``scripts/reader_revision.py`` raises it; a test asks for that."""
+ROWS_OF_THREE = 8
+"""The revision from which on pairs know what follows them."""
+FORMER = {8: (7,)}
+"""Revisions whose indexes the code of a later one can search and extend."""
 
 
 class ReaderEncoder(ReaderQueries):
@@ -52,6 +56,7 @@ class ReaderEncoder(ReaderQueries):
 
     def __init__(self, options: ReaderOptions) -> None:
         super().__init__(options)
+        self.revision = REVISION
         self._weighting = PageWeighting(**{name: self._config[name] for name in _WEIGHTING})
 
     @property
@@ -77,13 +82,21 @@ class ReaderEncoder(ReaderQueries):
         starts sooner without reading them.
         """
         digest = hashlib.blake2b(digest_size=8)
-        settings = [REVISION, self.engine, self._config, self.options.point, self.reading_edge]
+        settings = [self.revision, self.engine, self._config, self.options.point, self.reading_edge]
         if self._meaning is not None:
             settings.append(self._meaning.fingerprint)
         digest.update(json.dumps(settings, sort_keys=True).encode())
         for name in sorted({*MODEL_FILES} - {*HEAVY_FILES, "reader.json"}):
             digest.update((self._folder / name).read_bytes())
         return f"reader-{digest.hexdigest()}"
+
+    def former(self) -> list[ReaderEncoder]:
+        """As it was at revisions before, for indexes of that time."""
+        found = []
+        for revision in FORMER.get(self.revision, ()):
+            found.append(type(self)(self.options))
+            found[-1].revision = revision
+        return found
 
     @property
     def longest_edge(self) -> int:
@@ -133,6 +146,13 @@ class ReaderEncoder(ReaderQueries):
         """None where it was left out; torch's vectors have none yet."""
         wanted = self.options.meaning and self.engine == "onnxruntime" and is_shipped()
         return MeaningModel.load() if wanted else None
+
+    @property
+    def in_a_row(self) -> int:
+        """Torch's pairs do not know yet what follows them."""
+        pairs = super().in_a_row
+        followed = self.engine == "onnxruntime" and self.revision >= ROWS_OF_THREE
+        return 3 if pairs and followed else pairs
 
     def encode_meaning(self, text: str) -> Direction | None:
         found = None if self._meaning is None else self._meaning.encode_query(text, self.options.dense)
@@ -219,7 +239,10 @@ class ReaderEncoder(ReaderQueries):
     def _add_pairs(self, words: SparseVector, kept: Kept, length: float) -> SparseVector:
         settings = self._config["pairs"]
         rule = replace(self._weighting, saturation=settings["saturation"])
-        weights = stamped(rule.weigh(kept.count, length) * np.float32(settings["share"]), kept.check)
+        weights = rule.weigh(kept.count, length) * np.float32(settings["share"])
+        if kept.follow is not None:
+            weights = followed(weights, kept.follow)
+        weights = stamped(weights, kept.check)
         terms = (kept.number + len(self._tokenizer)).astype(np.uint32)
         return SparseVector(np.concatenate([words.terms, terms]), np.concatenate([words.weights, weights]))
 

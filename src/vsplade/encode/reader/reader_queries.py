@@ -199,11 +199,11 @@ class ReaderQueries:
 
     @cached_property
     def _words(self) -> ReaderWords:
-        return ReaderWords(self._tokenizer, self._neighbours, self.keeps_order)
+        return ReaderWords(self._tokenizer, self._neighbours, self.in_a_row)
 
     @property
-    def keeps_order(self) -> bool:
-        return "pair" in self._point
+    def in_a_row(self) -> int:
+        return 2 if "pair" in self._point else 0
 
     def query_words(self, text: str) -> list[QueryWord]:
         return self._words.query_words(text)

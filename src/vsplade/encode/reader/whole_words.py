@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
+
 from vsplade.encode.dates import day_of
-from vsplade.encode.hash_bits import evidence
+from vsplade.encode.hash_bits import evidence, follower_bits
 from vsplade.encode.phones import joined_phones
-from vsplade.encode.reader.bigrams import Neighbours
+from vsplade.encode.reader.bigrams import Neighbours, hashed_pair
 from vsplade.encode.tokenizer import Tokenizer, normalise
 from vsplade.encode.units import Unit, readings, units
 from vsplade.types import Evidence, QueryWord
@@ -21,9 +23,12 @@ ALONE = 4.0
 
 
 class ReaderWords:
-    def __init__(self, tokenizer: Tokenizer, neighbours: Neighbours, kept: bool) -> None:
-        """``kept``: pages have their neighbours. Where not, a page with all pieces of a word holds it."""
-        self._tokenizer, self._neighbours, self._kept = tokenizer, neighbours, kept
+    def __init__(self, tokenizer: Tokenizer, neighbours: Neighbours, in_a_row: int) -> None:
+        """``in_a_row``: terms whose order pages keep. Where it is 0, a page with all pieces of a word holds
+        it; where it is 3, pairs know what follows them.
+        """
+        self._tokenizer, self._neighbours = tokenizer, neighbours
+        self._kept, self._chained = in_a_row > 1, in_a_row > 2
 
     def readings(self, text: str) -> list[list[Unit]]:
         """The units of a text as it is written and, where numbers can be, as they may be written."""
@@ -64,18 +69,22 @@ class ReaderWords:
         return found
 
     def phrase(self, text: str) -> QueryWord:
-        """All words as a whole, and that each stands beside the next; those too light to be kept are passed
-        over.
+        """All words as a whole, and that each stands beside the next and before the one after it; those too
+        light to be kept are passed over.
         """
-        found = list(units(normalise(text)))
-        pieces = [self.pieces(unit) for unit in found]
+        pieces = [self.pieces(unit) for unit in units(normalise(text))]
+        parts = dict.fromkeys(term for some in pieces for term in some)
         heavy = [[term for term in some if self._neighbours.heavy[term]] for some in pieces]
         ends = [(some[0], some[-1]) for some in heavy if some]
-        beside = [hash for (_, left), (right, _) in pairwise(ends) for hash in self._hashes((left, right))]
-        marks = [mark for unit in found for mark in self._whole(unit)]
-        marks += [evidence(hash, len(self._tokenizer)) for hash in beside]
-        parts = dict.fromkeys(term for some in pieces for term in some)
-        return QueryWord(text, tuple(parts), (tuple(dict.fromkeys(marks)),))
+        asked = {hash: 0 for some in pieces for hash in self._hashes(some)}
+        asked |= {hash: 0 for (_, left), (right, _) in pairwise(ends) for hash in self._hashes((left, right))}
+        # the order of three pieces of one word is known by themselves, and two of them may be in doubt
+        row = [(term, len(some) > 2) for some in heavy for term in some] if self._chained else []
+        for (left, _), (right, long), (after, _) in zip(row, row[1:], row[2:], strict=False):
+            if not long and (hash := hashed_pair(left, right)) in asked:
+                asked[hash] |= int(follower_bits(np.array(after)))
+        marks = [evidence(hash, len(self._tokenizer), followers) for hash, followers in asked.items()]
+        return QueryWord(text, tuple(parts), ((*map(Evidence, parts), *marks),))
 
     def beginning(self, letters: str) -> QueryWord:
         terms = self._tokenizer.beginning_with(normalise(letters))
