@@ -118,9 +118,8 @@ def measure(given: argparse.Namespace) -> None:
     work = Path(given.work or tempfile.mkdtemp())
     model = write_model(work / ("small" if given.small else "model"), given.small)
     pairs = write_pairs(work / "pages", given.pages, given.workers)
-    changes = {"batch": given.batch, "texts_per_image": 0}
     trainer = Trainer(
-        load_config("quality", changes),
+        load_config("quality", {"batch": given.batch}),
         Run(model, work / "run", threads=given.workers),
         FolderPairs(pairs, True),
     )

@@ -2,7 +2,7 @@
 
     python -m research.paper.ablation charts/ --dev mpdocvqa --dev slidevqa --out results/
 
-Every row is a setting of ``PaperConfig`` and a source of captions; losses, schedules and mixing are those of
+Every row is a setting of ``MixedConfig`` and a source of captions; losses, schedules and mixing are those of
 the full-size training. Pages are read once by the reader; then each row is trained and measured, several at a
 time, and ``ablation.json`` grows with every row that is done.
 """
@@ -28,16 +28,15 @@ from torch import Tensor
 from research.command import main
 from research.paper.ablation_data import Material, Ragged, gather, load_material
 from research.paper.cells import PageCells
+from research.paper.mixing import MixedConfig, MixedPlan, text_losses
 from research.paper.options import AblationOptions
 from research.paper.small import SmallSplade
 from vsplade.cli.common import note
 from vsplade.encode.gpu.network import Head, NetworkConfig
 from vsplade.errors import InputError
 from vsplade.evaluate.measures import measure
-from vsplade.train.batches import BatchPlan
-from vsplade.train.losses import Parts, Side, page_losses, text_losses
+from vsplade.train.losses import Parts, Side, page_losses
 from vsplade.train.lr_schedule import flops_share, rate_share
-from vsplade.train.training_config import PaperConfig
 
 POINTS = 5
 """Times that a run is measured on the way, the end included."""
@@ -66,9 +65,9 @@ ROWS = (
 )
 
 
-def configuration(row: Row, options: AblationOptions, seed: int) -> PaperConfig:
+def configuration(row: Row, options: AblationOptions, seed: int) -> MixedConfig:
     """The paper's ``efficient`` point, as in its ablation, shortened."""
-    return PaperConfig(
+    return MixedConfig(
         query=row.query, captions=row.captions, page_flops=0.05, caption_rank_weight=0.5, steps=options.steps,
         batch=options.batch, accumulate=1, texts_per_image=1, hard_negatives=0,
         flops_warm_up_steps=options.steps // 8, longest_query=64, longest_text=256, longest_caption=256,
@@ -144,7 +143,7 @@ def _material(cache: str, device: str) -> Material:
     return load_material(Path(cache)).to(torch.device(device))
 
 
-def build_model(material: Material, config: PaperConfig, device: torch.device) -> SmallSplade:
+def build_model(material: Material, config: MixedConfig, device: torch.device) -> SmallSplade:
     head = Head(NetworkConfig(**material.network))
     head.load_state_dict(material.head)
     return SmallSplade(head, material.text_inputs, config).to(device)
@@ -190,12 +189,12 @@ def table_facts(weights: Tensor) -> dict[str, float]:
 class RowRun:
     """One row of the table with one seed: the model, its optimizer, and which pairs come when."""
 
-    def __init__(self, row: Row, config: PaperConfig, material: Material, device: torch.device) -> None:
+    def __init__(self, row: Row, config: MixedConfig, material: Material, device: torch.device) -> None:
         self.row, self.config, self.material, self.device = row, config, material, device
         self.model = build_model(material, config, device)
         self.pairs = material.pairs[row.pages]
         texts = [len(material.texts[0])] if material.texts is not None else None
-        self.plan = BatchPlan(config, [len(self.pairs.queries)], texts)
+        self.plan = MixedPlan(config, [len(self.pairs.queries)], texts)
         self.learned = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.learned, lr=config.rate, weight_decay=config.weight_decay)
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from research.paper.mixing import MixedConfig, TextPair
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.jsonl import read_objects
-from vsplade.train.pairs import ImagePair, TextPair
-from vsplade.train.training_config import PaperConfig
+from vsplade.train.pairs import FolderPairs, ImagePair
 
 _GROUPS_KEPT = 4
 _SIDES = ("positive_passages", "negative_passages")
@@ -134,7 +134,7 @@ class ColpaliPairs:
         self,
         folder: Path,
         captions: Mapping[str, str] | None = None,
-        shortest_query: int = PaperConfig.shortest_query,
+        shortest_query: int = MixedConfig.shortest_query,
     ) -> None:
         self._table = ParquetTable(folder, ("image", "query"), "query", shortest_query)
         self._captions = captions
@@ -167,13 +167,27 @@ class ColpaliPairs:
         return ids
 
 
+class LongQueryPairs(FolderPairs):
+    """A folder of pairs without those whose query is shorter than so many characters."""
+
+    def __init__(self, folder: Path, with_captions: bool, shortest_query: int) -> None:
+        super().__init__(folder, with_captions)
+        self._rows = [row for row in self._rows if len(row["query"].strip()) >= shortest_query]
+        if not self._rows:
+            raise InputError(
+                f"All queries of {folder / 'pairs.jsonl'} are shorter than {shortest_query} characters; "
+                "set shortest_query to keep them."
+            )
+        self.groups = [len(self._rows)]
+
+
 class RlhnPairs:
     """``rlhn/rlhn-680K`` and its sisters: a query, right passages and hard negatives a row.
 
     Rows are a sample of the source, and passages are drawn, as the configuration says.
     """
 
-    def __init__(self, folder: Path, config: PaperConfig) -> None:
+    def __init__(self, folder: Path, config: MixedConfig) -> None:
         columns = ("query", "positive_passages", "negative_passages")
         needed = "negative_passages" if config.hard_negatives else "positive_passages"
         self._table = ParquetTable(folder, columns, needed, config.shortest_query)

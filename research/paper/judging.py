@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
+from research.paper.mixing import MixedConfig, PaperTrainer, TextPairs, train_mixed
 from vsplade.encode.modernvbert.model import SpladeModel
 from vsplade.encode.modernvbert.processor import PageProcessor
 from vsplade.jsonl import read_log
 from vsplade.train import training_checkpoint as files
-from vsplade.train.loop import Run, Trainer, train
-from vsplade.train.pairs import ImagePairs, TextPairs
-from vsplade.train.training_config import PaperConfig
+from vsplade.train.loop import Run
+from vsplade.train.pairs import ImagePairs
 
 Judge = Callable[[SpladeModel, PageProcessor, torch.device], Mapping[str, float]]
 """Measures of a model; ``SCORE`` is the one that decides which step is best."""
@@ -77,7 +77,7 @@ class Judgements:
         return 0 < patience <= since
 
 
-class JudgedTrainer(Trainer):
+class JudgedTrainer(PaperTrainer):
     """A run that is measured on the way. Every process measures, so that all of them know when to stop; the
     first one keeps the best."""
 
@@ -108,19 +108,19 @@ class JudgedTrainer(Trainer):
         """The last step's model, and beside it the best one where that is another."""
         super().export(folder)
         if self.judged.best_step != self.step:
-            best = Trainer(*self._given)
+            best = PaperTrainer(*self._given)
             best.take_learned(files.load(self.run.out / BEST)[0], self.run.out / BEST)
             best.export(folder.with_name("best-model"))
 
 
 def train_judged(
     judging: Judging,
-    config: PaperConfig,
+    config: MixedConfig,
     run: Run,
     images: ImagePairs,
     texts: TextPairs | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """As ``train``, and which step was the best."""
-    result = train(config, run, images, texts, say, partial(JudgedTrainer, judging))
+    """As ``train_mixed``, and which step was the best."""
+    result = train_mixed(config, run, images, texts, say, partial(JudgedTrainer, judging))
     return {**result, "best_step": Judgements.read(run.out, result["step"]).best_step}

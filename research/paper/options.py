@@ -75,3 +75,15 @@ class AblationOptions:
     rate: float = option("Highest learning rate.", 5e-4)
     processes: int = option("Runs at a time, each in a process; 0: one after the other in this one.", 4)
     device: str = option("As torch names it; default: a GPU where there is one.", "")
+
+
+@dataclass(frozen=True)
+class LayoutOptions:
+    """``python -m research.paper.sentence_layout``"""
+
+    model: str = option("A folder with a model, or its name on the hub.", argument=True)
+    out: Path = option("The folder to write.")
+    prompt: str = option("A text beside the image in every page's prompt.", "")
+    once: bool = option(
+        "Count a repeated word of a query once: then no code is written beside the model.", False
+    )

@@ -9,40 +9,40 @@ import os
 from typing import Any
 
 from research.command import main
-from research.paper.data import ColpaliPairs, RlhnPairs, check_captions, read_captions
+from research.paper.data import ColpaliPairs, LongQueryPairs, RlhnPairs, check_captions, read_captions
 from research.paper.judge import dataset_judge
 from research.paper.judging import Judging, train_judged
+from research.paper.mixing import MixedConfig, train_mixed
 from research.paper.options import PaperOptions
 from vsplade.cli.common import note
 from vsplade.encode.modernvbert.find_model import find_model
 from vsplade.errors import InputError
 from vsplade.evaluate.hub import open_dataset
 from vsplade.train.adapt import Say, configuration, silent
-from vsplade.train.loop import Run, train
-from vsplade.train.pairs import FolderPairs, ImagePairs
-from vsplade.train.training_config import PaperConfig
+from vsplade.train.loop import Run
+from vsplade.train.pairs import ImagePairs
 
 
 def train_paper(options: PaperOptions, say: Say = silent) -> dict[str, Any]:
     """Train the paper's model on ColPali's train set or a folder of pairs, with RLHN's texts where given."""
-    config = configuration(options.config, options.set)
+    config = configuration(options.config, options.set, MixedConfig)
     images = _images(options, config)
     texts = RlhnPairs(options.texts, config) if options.texts is not None else None
     backbone = find_model(options.backbone)
     run = Run(backbone, options.out, options.device, options.every, options.stop_after)
     if options.dev is None:
-        return train(config, run, images, texts, say)
+        return train_mixed(config, run, images, texts, say)
     judge = dataset_judge(open_dataset(options.dev), backbone)
     judging = Judging(judge, max(1, options.judge_every), options.patience)
     return train_judged(judging, config, run, images, texts, say)
 
 
-def _images(options: PaperOptions, config: PaperConfig) -> ImagePairs:
+def _images(options: PaperOptions, config: MixedConfig) -> ImagePairs:
     captions, shortest = config.captions != "none", config.shortest_query
     if (options.pages is None) == (options.pairs is None):
         raise InputError("Give one source of pages: --pages or --pairs.")
     if options.pairs is not None:
-        return FolderPairs(options.pairs, captions, shortest)
+        return LongQueryPairs(options.pairs, captions, shortest)
     assert options.pages is not None
     if not captions:
         return ColpaliPairs(options.pages, shortest_query=shortest)

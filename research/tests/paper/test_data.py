@@ -11,22 +11,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 pytest.importorskip("pyarrow")
 
 from research.paper import data
 from research.paper.data import (
     ColpaliPairs,
+    LongQueryPairs,
     RlhnPairs,
     check_captions,
     picture_id,
     read_captions,
 )
+from research.paper.mixing import MixedConfig, MixedLoader, MixedPlan, text_losses
 from vsplade.errors import InputError
-from vsplade.train.batches import BatchPlan, Loader
+from vsplade.train.losses import Side, flops, info_nce
 from vsplade.train.pairs import FolderPairs, shuffled
 from vsplade.train.pdfs import PdfOptions, pick_queries, prepare_pdfs
-from vsplade.train.training_config import PaperConfig
 
 from .conftest import WORDS, picture
 
@@ -82,7 +83,7 @@ def test_pictures_are_read_once_for_their_ids(
 
 
 def test_rlhn_rows(rlhn: Path) -> None:
-    config = PaperConfig(shortest_query=0, text_titles=True)
+    config = MixedConfig(shortest_query=0, text_titles=True)
     pairs = RlhnPairs(rlhn, config)
     assert sum(pairs.groups) == 14  # one row has no hard negatives left
     assert all(len(pairs.take(n, 0).passages) == 3 for n in range(14))
@@ -94,7 +95,7 @@ def test_rlhn_rows(rlhn: Path) -> None:
 
 
 def test_rlhn_is_sampled_and_drawn_as_the_public_code_does(rlhn: Path) -> None:
-    config = PaperConfig(shortest_query=0, text_sample=7)
+    config = MixedConfig(shortest_query=0, text_sample=7)
     some, again = RlhnPairs(rlhn, config), RlhnPairs(rlhn, config)
     assert sum(some.groups) == 7
     rows = [some.take(n, 0) for n in range(7)]
@@ -115,22 +116,22 @@ def test_short_queries_are_left_out(colpali: Path, rlhn: Path, tmp_path: Path) -
     assert sum(ColpaliPairs(colpali).groups) == 19  # "red page" has 8 characters
     assert sum(ColpaliPairs(colpali, shortest_query=9).groups) < 19
     with pytest.raises(InputError, match="No row"):
-        RlhnPairs(rlhn, PaperConfig())  # "total" has 5: dropped, as all others
-    kept = RlhnPairs(rlhn, PaperConfig(shortest_query=5))
+        RlhnPairs(rlhn, MixedConfig())  # "total" has 5: dropped, as all others
+    kept = RlhnPairs(rlhn, MixedConfig(shortest_query=5))
     assert {kept.take(n, 0).query.strip() for n in range(sum(kept.groups))} == {"green", "total"}
     (tmp_path / "a.png").write_bytes(picture(1))
     lines = [json.dumps({"image": "a.png", "query": query}) for query in ("short", "longer")]
     (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
-    assert FolderPairs(tmp_path, False, 6)[0].query == "longer"
+    assert LongQueryPairs(tmp_path, False, 6)[0].query == "longer"
     with pytest.raises(InputError, match="shorter than 9 characters"):
-        FolderPairs(tmp_path, False, 9)
+        LongQueryPairs(tmp_path, False, 9)
 
 
 def test_wrong_folders(colpali: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no parquet files"):
         ColpaliPairs(tmp_path)
     with pytest.raises(InputError, match="no column positive_passages"):
-        RlhnPairs(colpali, PaperConfig())
+        RlhnPairs(colpali, MixedConfig())
     (tmp_path / "x.parquet").write_bytes(b"nothing")
     with pytest.raises(InputError, match="cannot be read as parquet"):
         ColpaliPairs(tmp_path)
@@ -164,8 +165,8 @@ def test_shuffling_keeps_groups_together() -> None:
 
 
 def test_three_batches_of_texts_for_each_of_images() -> None:
-    assert BatchPlan(PaperConfig(batch=4, epochs=2), [10, 10], [30]).steps == 2 * 5 * 4 // 4
-    plan = BatchPlan(PaperConfig(batch=4, epochs=2, accumulate=1), [10, 10], [30])
+    assert MixedPlan(MixedConfig(batch=4, epochs=2), [10, 10], [30]).steps == 2 * 5 * 4 // 4
+    plan = MixedPlan(MixedConfig(batch=4, epochs=2, accumulate=1), [10, 10], [30])
     assert plan.steps == plan.batches == 2 * 5 * 4
     kinds = [plan.kind(step) for step in range(plan.steps)]
     for block in range(10):
@@ -178,16 +179,29 @@ def test_three_batches_of_texts_for_each_of_images() -> None:
     assert len(np.unique(np.concatenate(texts[:7]))) == 28
 
 
+def test_batches_of_texts_are_ranked_and_kept_sparse() -> None:
+    config = MixedConfig(page_flops=0.05)
+    queries = torch.tensor([[1.0, 0.0, 0.5], [0.0, 1.0, 0.2]])
+    passages = torch.tensor([[0.9, 0.1, 0.2], [0.1, 0.8, 0.0], [0.5, 0.5, 0.5]])
+    found = text_losses(config, queries, Side(passages, passages), 0, 0.5)
+    rank = info_nce(queries, passages, config.temperature, 0, config.score_clamp)
+    assert found.total.item() == pytest.approx((rank + 0.5 * 0.05 * flops(passages)).item())
+    assert (config.texts_per_image, config.hard_negatives, config.shortest_query) == (3, 2, 6)
+    assert (config.text_sample, config.random_passages, config.text_titles) == (300_000, True, False)
+    with pytest.raises(InputError, match="longest_text must be above 0"):
+        MixedConfig(longest_text=0)
+
+
 def test_processes_share_one_batch() -> None:
     one, two = (
-        BatchPlan(PaperConfig(batch=8), [40], None),
-        BatchPlan(PaperConfig(batch=4), [40], None, processes=2),
+        MixedPlan(MixedConfig(batch=8), [40], None),
+        MixedPlan(MixedConfig(batch=4), [40], None, processes=2),
     )
     assert one.steps == two.steps
     assert one.batches == 12
     assert all(np.array_equal(one.rows(step), two.rows(step)) for step in range(one.batches))
     with pytest.raises(InputError, match="one step takes 84"):
-        BatchPlan(PaperConfig(), [40], None, processes=2)
+        MixedPlan(MixedConfig(), [40], None, processes=2)
 
 
 def test_batches(backbone: Path, colpali: Path, rlhn: Path) -> None:
@@ -195,13 +209,13 @@ def test_batches(backbone: Path, colpali: Path, rlhn: Path) -> None:
 
     from vsplade.encode.modernvbert.processor import PageProcessor
 
-    config = PaperConfig(
+    config = MixedConfig(
         batch=3, longest_text=10, longest_caption=12, shortest_query=0, random_passages=False
     )
     captions = {picture_id(picture(n)): "red green blue page total " * 9 for n in range(20)}
     images, texts = ColpaliPairs(colpali, captions), RlhnPairs(rlhn, config)
-    plan = BatchPlan(config, images.groups, texts.groups)
-    loader = Loader(config, plan, PageProcessor(backbone), images, texts)
+    plan = MixedPlan(config, images.groups, texts.groups)
+    loader = MixedLoader(config, plan, PageProcessor(backbone), images, texts)
     made = list(loader.run(0, 4))
     image = next(batch for batch in made if batch.tiles is not None)
     assert image.tiles is not None
@@ -219,7 +233,7 @@ def test_batches(backbone: Path, colpali: Path, rlhn: Path) -> None:
         row + [tiny.SPECIAL[3]] * (text.pages.ids.shape[1] - len(row)) for row in right
     ]
     with pytest.raises(InputError, match="has no caption"):
-        list(Loader(config, plan, PageProcessor(backbone), ColpaliPairs(colpali), texts).run(0, 4))
+        list(MixedLoader(config, plan, PageProcessor(backbone), ColpaliPairs(colpali), texts).run(0, 4))
 
 
 def test_pdfs_become_pairs(tmp_path: Path) -> None:

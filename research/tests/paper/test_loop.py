@@ -24,17 +24,17 @@ from safetensors.torch import load_file, save_file
 
 from research.paper.data import ColpaliPairs, RlhnPairs, picture_id
 from research.paper.judging import Judging, train_judged
+from research.paper.mixing import MixedConfig, PaperTrainer, train_mixed
 from vsplade.encode import load_encoder
 from vsplade.encode.modernvbert import checkpoint
 from vsplade.errors import InputError
 from vsplade.train import lora
-from vsplade.train.loop import LAST, Run, Trainer, TrainingError, train
+from vsplade.train.loop import LAST, Run, TrainingError
 from vsplade.train.pairs import ImagePair
-from vsplade.train.training_config import PaperConfig
 
 from .conftest import WORDS, picture
 
-CONFIG = PaperConfig(
+CONFIG = MixedConfig(
     batch=4, steps=8, lora_rank=4, precision="float32", longest_text=24, flops_warm_up_steps=4, rate=2e-3,
     accumulate=1, shortest_query=0, random_passages=False, query_start="ones",
 )  # fmt: skip
@@ -58,10 +58,10 @@ def _one_thread() -> None:
 def test_a_resumed_run_is_the_same_bit_for_bit(
     backbone: Path, images: ColpaliPairs, texts: RlhnPairs, tmp_path: Path
 ) -> None:
-    whole = train(CONFIG, Run(backbone, tmp_path / "whole"), images, texts)
+    whole = train_mixed(CONFIG, Run(backbone, tmp_path / "whole"), images, texts)
     assert whole == {"step": 8, "steps": 8, "finished": True}
     for stop in (3, 5, 0):
-        train(CONFIG, Run(backbone, tmp_path / "parts", stop_after=stop), images, texts)
+        train_mixed(CONFIG, Run(backbone, tmp_path / "parts", stop_after=stop), images, texts)
     one, other = load_file(tmp_path / "whole" / LAST), load_file(tmp_path / "parts" / LAST)
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -76,7 +76,7 @@ def test_the_result_is_a_model_like_any_other(
     backbone: Path, images: ColpaliPairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VSPLADE_CACHE", str(tmp_path / "cache"))
-    trainer = Trainer(dataclasses.replace(CONFIG, steps=2), Run(backbone, tmp_path / "run"), images)
+    trainer = PaperTrainer(dataclasses.replace(CONFIG, steps=2), Run(backbone, tmp_path / "run"), images)
     trainer.train()
     batch = trainer.loader.make(0)
     with torch.no_grad():
@@ -95,7 +95,7 @@ def test_the_result_is_a_model_like_any_other(
 
 def test_it_learns(backbone: Path, images: ColpaliPairs, tmp_path: Path) -> None:
     config = dataclasses.replace(CONFIG, steps=60, batch=5, captions="gated", warm_up=0.0)
-    trainer = Trainer(config, Run(backbone, tmp_path / "run"), images)
+    trainer = PaperTrainer(config, Run(backbone, tmp_path / "run"), images)
     trainer.train()
     lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     for name in ("rank", "caption_rank"):
@@ -123,7 +123,7 @@ def test_every_ablation_runs(
     backbone: Path, images: ColpaliPairs, texts: RlhnPairs, tmp_path: Path, change: dict
 ) -> None:
     config = dataclasses.replace(CONFIG, steps=4, **change)
-    trainer = Trainer(config, Run(backbone, tmp_path / "run"), images, texts)
+    trainer = PaperTrainer(config, Run(backbone, tmp_path / "run"), images, texts)
     fixed = {n: p.detach().clone() for n, p in trainer.model.named_parameters() if not p.requires_grad}
     learned = {n: p.detach().clone() for n, p in trainer.learned.items()}
     trainer.train()
@@ -141,7 +141,7 @@ def test_checkpointing_changes_no_gradient(backbone: Path, images: ColpaliPairs,
     found = []
     for checkpointing in (True, False):
         config = dataclasses.replace(CONFIG, gradient_checkpointing=checkpointing)
-        trainer = Trainer(config, Run(backbone, tmp_path), images)
+        trainer = PaperTrainer(config, Run(backbone, tmp_path), images)
         trainer.losses(trainer.loader.make(0))[0].total.backward()
         found.append({name: p.grad for name, p in trainer.learned.items()})
     assert any(gradient is not None and gradient.abs().sum() > 0 for gradient in found[0].values())
@@ -151,7 +151,7 @@ def test_checkpointing_changes_no_gradient(backbone: Path, images: ColpaliPairs,
 
 def test_nan_stops_the_run_and_loses_nothing(backbone: Path, images: ColpaliPairs, tmp_path: Path) -> None:
     run = Run(backbone, tmp_path / "run")
-    trainer = Trainer(CONFIG, run, images)
+    trainer = PaperTrainer(CONFIG, run, images)
     for step in range(2):
         trainer.advance([trainer.loader.make(step)])
     before = {name: p.detach().clone() for name, p in trainer.learned.items()}
@@ -165,7 +165,7 @@ def test_nan_stops_the_run_and_loses_nothing(backbone: Path, images: ColpaliPair
     trainer.losses = broken  # type: ignore[method-assign, assignment]
     with pytest.raises(TrainingError, match=r"not a number .* at step 2"):
         trainer.advance([batch])
-    again = Trainer(CONFIG, run, images)
+    again = PaperTrainer(CONFIG, run, images)
     again.resume(run.out / LAST)
     assert again.step == 2
     assert all(torch.equal(again.learned[name], before[name]) for name in before)
@@ -177,18 +177,18 @@ def test_another_configuration_is_refused(
     backbone: Path, images: ColpaliPairs, texts: RlhnPairs, tmp_path: Path
 ) -> None:
     run = Run(backbone, tmp_path / "run", stop_after=1)
-    train(CONFIG, run, images)
+    train_mixed(CONFIG, run, images)
     with pytest.raises(InputError, match=r"another configuration \(rate: 0.002 -> 0.1\)"):
-        train(dataclasses.replace(CONFIG, rate=0.1), run, images)
+        train_mixed(dataclasses.replace(CONFIG, rate=0.1), run, images)
     with pytest.raises(InputError, match="seed: 0 -> 1"):
-        train(dataclasses.replace(CONFIG, seed=1), run, images)
+        train_mixed(dataclasses.replace(CONFIG, seed=1), run, images)
     with pytest.raises(InputError, match="text_pairs: 0 -> "):
-        train(CONFIG, run, images, texts)
+        train_mixed(CONFIG, run, images, texts)
     other = shutil.copytree(backbone, tmp_path / "other")
     tensors = load_file(other / "model.safetensors")
     save_file({name: tensor * 1.01 for name, tensor in tensors.items()}, other / "model.safetensors")
     with pytest.raises(InputError, match="backbone: 'modernvbert-"):
-        train(CONFIG, dataclasses.replace(run, backbone=other), images)
+        train_mixed(CONFIG, dataclasses.replace(run, backbone=other), images)
     assert load_file(run.out / LAST), "the checkpoint is still there"
 
 
@@ -196,7 +196,7 @@ def test_a_picture_that_cannot_be_read_loses_no_step(
     backbone: Path, images: ColpaliPairs, tmp_path: Path
 ) -> None:
     run = Run(backbone, tmp_path / "run")
-    trainer = Trainer(CONFIG, run, images)
+    trainer = PaperTrainer(CONFIG, run, images)
     wanted = int(trainer.plan.rows(4)[0])
 
     class Broken:
@@ -207,7 +207,7 @@ def test_a_picture_that_cannot_be_read_loses_no_step(
             return dataclasses.replace(pair, image=b"no picture") if number == wanted else pair
 
     with pytest.raises(InputError, match="cannot be read"):
-        train(CONFIG, run, Broken())
+        train_mixed(CONFIG, run, Broken())
     with (run.out / "log.jsonl").open("a") as file:  # as if it had gone on without a checkpoint, and died
         file.write('{"step": 5, "loss": 1.0}\n{"step": 6, "lo')
     trainer.resume(run.out / LAST)
@@ -219,7 +219,7 @@ def test_a_picture_that_cannot_be_read_loses_no_step(
 def test_sparsity_warms_up_in_training(backbone: Path, images: ColpaliPairs, tmp_path: Path) -> None:
     """The weight that FLOPS have in the total, step by step."""
     config = dataclasses.replace(CONFIG, captions="none", page_flops=0.5, flops_warm_up_steps=4)
-    trainer = Trainer(config, Run(backbone, tmp_path), images)
+    trainer = PaperTrainer(config, Run(backbone, tmp_path), images)
     batch = trainer.loader.make(0)
     found = []
     for trainer.step in (0, 2, 4, 6):
@@ -235,10 +235,10 @@ def test_a_released_model_trains_further_only_with_its_own_table(
     from tests.encode.modernvbert import tiny
 
     folder = tiny.write_folder(tmp_path / "m", tiny.released_tensors(), longest_edge=64)
-    Trainer(CONFIG, Run(folder, tmp_path / "run"), images)
+    PaperTrainer(CONFIG, Run(folder, tmp_path / "run"), images)
     (folder / "config.json").write_text(json.dumps(tiny.config() | {"query_activation": "relu"}))
     with pytest.raises(InputError, match="query table with relu"):
-        Trainer(CONFIG, Run(folder, tmp_path / "run"), images)
+        PaperTrainer(CONFIG, Run(folder, tmp_path / "run"), images)
 
 
 WORKER = """
@@ -246,18 +246,19 @@ import json, sys, torch
 from pathlib import Path
 from safetensors.torch import save_file
 from research.tests.paper.conftest import WORDS, picture
-from vsplade.train.training_config import PaperConfig
+from research.paper.mixing import MixedConfig, PaperTrainer
 from research.paper.data import ColpaliPairs, RlhnPairs, picture_id
 from vsplade.train.distributed import joined
-from vsplade.train.loop import Run, Trainer
+from vsplade.train.loop import Run
 torch.set_num_threads(1)
 backbone, colpali, rlhn, out, batch = sys.argv[1:]
 images = ColpaliPairs(Path(colpali), {picture_id(picture(n)): f" {WORDS[n % 5]} page total" for n in
 range(20)})
-config = PaperConfig(batch=int(batch), steps=8, lora_rank=4, precision="float32", longest_text=24,
+config = MixedConfig(batch=int(batch), steps=8, lora_rank=4, precision="float32", longest_text=24,
 flops_warm_up_steps=1, shortest_query=0, accumulate=1)
 with joined() as world:
-    trainer = Trainer(config, Run(Path(backbone), Path(out)), images, RlhnPairs(Path(rlhn), config), world)
+    texts = RlhnPairs(Path(rlhn), config)
+    trainer = PaperTrainer(config, Run(Path(backbone), Path(out)), images, texts, world)
     trainer.step = 2
     found = {}
     for kind in ("image", "text"):
@@ -311,7 +312,9 @@ def test_two_processes_have_the_gradient_of_one_large_batch(
 def test_accumulated_gradients_are_the_mean_of_the_batches_own(
     backbone: Path, images: ColpaliPairs, tmp_path: Path
 ) -> None:
-    trainer = Trainer(dataclasses.replace(CONFIG, accumulate=2, clip=0.0), Run(backbone, tmp_path), images)
+    trainer = PaperTrainer(
+        dataclasses.replace(CONFIG, accumulate=2, clip=0.0), Run(backbone, tmp_path), images
+    )
     batches = [trainer.loader.make(n) for n in range(2)]
     wanted: dict[str, torch.Tensor] = {}
     for batch in batches:
@@ -329,9 +332,9 @@ def test_a_step_of_several_batches_resumes_bit_for_bit(
     backbone: Path, images: ColpaliPairs, texts: RlhnPairs, tmp_path: Path
 ) -> None:
     config = dataclasses.replace(CONFIG, accumulate=3, steps=4, random_passages=True, query_start="random")
-    train(config, Run(backbone, tmp_path / "whole"), images, texts)
+    train_mixed(config, Run(backbone, tmp_path / "whole"), images, texts)
     for stop in (1, 3, 0):
-        train(config, Run(backbone, tmp_path / "parts", stop_after=stop), images, texts)
+        train_mixed(config, Run(backbone, tmp_path / "parts", stop_after=stop), images, texts)
     one, other = load_file(tmp_path / "whole" / LAST), load_file(tmp_path / "parts" / LAST)
     assert all(torch.equal(one[name], other[name]) for name in one)
     facts = json.loads((tmp_path / "whole" / "log.jsonl").read_text().splitlines()[0])
@@ -342,11 +345,13 @@ def test_where_a_new_table_starts(backbone: Path, images: ColpaliPairs, tmp_path
     tables = {}
     for start, activation in (("ones", "softplus"), ("ones", "log1p_relu"), ("random", "softplus")):
         config = dataclasses.replace(CONFIG, query_start=start, query=activation)
-        tables[start, activation] = Trainer(config, Run(backbone, tmp_path), images).model.query().detach()
+        tables[start, activation] = (
+            PaperTrainer(config, Run(backbone, tmp_path), images).model.query().detach()
+        )
     assert torch.allclose(tables["ones", "softplus"], torch.ones(()), atol=1e-6)
     assert torch.allclose(tables["ones", "log1p_relu"], torch.ones(()), atol=1e-6)
     assert tables["random", "softplus"].std() > 0.01
-    other = Trainer(
+    other = PaperTrainer(
         dataclasses.replace(CONFIG, query_start="random", seed=5), Run(backbone, tmp_path), images
     )
     assert not torch.equal(other.model.query().detach(), tables["random", "softplus"])
@@ -358,7 +363,7 @@ def test_training_and_serving_agree_on_repeated_words(
 ) -> None:
     monkeypatch.setenv("VSPLADE_CACHE", str(tmp_path / "cache"))
     config = dataclasses.replace(CONFIG, steps=1, repeats=repeats, query="log1p_relu", query_start="ones")
-    train(config, Run(backbone, tmp_path / "run"), images)
+    train_mixed(config, Run(backbone, tmp_path / "run"), images)
     folder = tmp_path / "run" / "model"
     said = json.loads((folder / "config.json").read_text()).get("query_repeats", "counted")
     assert said == repeats
@@ -402,7 +407,7 @@ def test_the_best_step_is_kept_beside_the_last(backbone: Path, images: ColpaliPa
     assert done == {"step": 8, "steps": 8, "finished": True, "best_step": 4}
     rows = [json.loads(line) for line in (run.out / "judged.jsonl").read_text().splitlines()]
     assert [(row["step"], row["ndcg@5"]) for row in rows] == [(2, 0.2), (4, 0.5), (6, 0.4), (8, 0.3)]
-    whole = train(CONFIG, Run(backbone, tmp_path / "whole", stop_after=4), images)
+    whole = train_mixed(CONFIG, Run(backbone, tmp_path / "whole", stop_after=4), images)
     assert whole["step"] == 4
     there, best = load_file(tmp_path / "whole" / LAST), load_file(run.out / "best.safetensors")
     assert all(torch.equal(there[name], best[name]) for name in best)
@@ -423,7 +428,7 @@ def test_without_a_warm_up_sparsity_weighs_at_once(
 ) -> None:
     """As in the public code, whose warm-up never runs."""
     config = dataclasses.replace(CONFIG, captions="none", page_flops=0.5, flops_warm_up_steps=0)
-    trainer = Trainer(config, Run(backbone, tmp_path), images)
+    trainer = PaperTrainer(config, Run(backbone, tmp_path), images)
     with torch.no_grad():
         losses = trainer.losses(trainer.loader.make(0))[0]
     found = float((losses.total - losses.parts["rank"]) / losses.parts["flops"])

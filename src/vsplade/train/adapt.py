@@ -15,7 +15,7 @@ from vsplade.errors import InputError
 from vsplade.train.loop import Run, train
 from vsplade.train.pairs import FolderPairs
 from vsplade.train.pdfs import PdfOptions, prepare_pdfs
-from vsplade.train.training_config import PaperConfig, load_config
+from vsplade.train.training_config import Config, PaperConfig, load_config
 
 TRAINED = "naver/v-splade-quality"
 
@@ -47,7 +47,7 @@ class Adaptation:
 
 def adapt(options: Adaptation, say: Say = silent) -> dict[str, Any]:
     """Text layers are captions and queries. A second call goes on where the first one stopped."""
-    config = configuration(options.config, options.settings)
+    config = configuration(options.config, options.settings, PaperConfig)
     backbone = find_model(options.backbone)
     pairs = _pairs_of(options, backbone, config.captions != "none", say)
     count, processes = sum(pairs.groups), int(os.environ.get("WORLD_SIZE", "1"))
@@ -55,10 +55,10 @@ def adapt(options: Adaptation, say: Say = silent) -> dict[str, Any]:
         config = replace(config, batch=max(2, count // processes))
         say(f"a batch is {config.batch} pairs: there are no more")
     run = Run(backbone, options.out, options.device, options.every, options.stop_after)
-    return train(config, run, pairs, None, say)
+    return train(config, run, pairs, say)
 
 
-def configuration(name: str, settings: Sequence[str]) -> PaperConfig:
+def configuration(name: str, settings: Sequence[str], kind: type[Config]) -> Config:
     """A preset or a TOML file, with some settings changed."""
     changed = {}
     for item in settings:
@@ -66,7 +66,7 @@ def configuration(name: str, settings: Sequence[str]) -> PaperConfig:
         if not equals:
             raise InputError(f"Cannot read the setting {item!r}: write name=value.")
         changed[key.strip()] = value.strip()
-    return load_config(name, changed)
+    return load_config(name, changed, kind)
 
 
 def _pairs_of(options: Adaptation, backbone: Path, captions: bool, say: Say) -> FolderPairs:

@@ -6,7 +6,8 @@ import io
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from vsplade.encode.modernvbert.processor import Grid, PageProcessor
 from vsplade.errors import InputError
-from vsplade.train.pairs import ImagePair, ImagePairs, TextPairs, shuffled
+from vsplade.train.pairs import ImagePair, ImagePairs, shuffled
 from vsplade.train.training_config import PaperConfig
 
 
@@ -31,10 +32,10 @@ class Tokens:
 
 @dataclass(frozen=True)
 class TrainingBatch:
-    """``tiles`` is None for a batch of texts, whose ``pages`` are the passages: right ones, then hard
-    negatives.
-    """
+    """Tensors of one batch of pairs."""
 
+    prefix: ClassVar[str] = ""
+    """Of the names under which its losses are logged."""
     queries: Tokens
     pages: Tokens
     tiles: Tensor | None
@@ -43,56 +44,28 @@ class TrainingBatch:
     def to(self, device: torch.device) -> TrainingBatch:
         tiles = None if self.tiles is None else self.tiles.to(device, non_blocking=True)
         captions = None if self.captions is None else self.captions.to(device)
-        return TrainingBatch(self.queries.to(device), self.pages.to(device), tiles, captions)
+        return type(self)(self.queries.to(device), self.pages.to(device), tiles, captions)
 
 
 class BatchPlan:
-    """Batch by batch, its kind and the rows in it: a function of the configuration and the data alone. A step
-    takes ``accumulate`` batches.
+    """Batch by batch, the rows in it: a function of the configuration and the data alone. A step takes
+    ``accumulate`` batches.
     """
 
-    def __init__(
-        self, config: PaperConfig, images: Sequence[int], texts: Sequence[int] | None, processes: int = 1
-    ) -> None:
-        self._config, self._images, self._texts = config, images, texts
+    def __init__(self, config: PaperConfig, images: Sequence[int], processes: int = 1) -> None:
+        self._config, self._images = config, images
         self.batch = config.batch * processes
-        for name, groups in (("image", images), ("text", texts)):
-            if groups is not None and sum(groups) < self.batch:
-                raise InputError(f"There are {sum(groups)} {name} pairs, but one step takes {self.batch}.")
-        self._block = 1 + (config.texts_per_image if texts is not None else 0)
+        if sum(images) < self.batch:
+            raise InputError(f"There are {sum(images)} image pairs, but one step takes {self.batch}.")
         passes = int(sum(images) // self.batch * config.epochs)
-        self.steps = config.steps or max(1, max(1, passes) * self._block // config.accumulate)
+        self.steps = config.steps or max(1, max(1, passes) // config.accumulate)
         self.batches = self.steps * config.accumulate
-        self._order = lru_cache(maxsize=4)(self._shuffle)
-
-    def kind(self, batch: int) -> str:
-        """``image`` once in every block, at a place drawn for that block; ``text`` otherwise."""
-        block, place = divmod(batch, self._block)
-        drawn = np.random.default_rng([self._config.seed, 7, block]).integers(self._block)
-        return "image" if place == drawn else "text"
+        self._order = lru_cache(maxsize=4)(partial(shuffled, images, config.seed))
 
     def rows(self, batch: int) -> NDArray[np.int64]:
         """Row numbers of the whole batch, of all processes."""
-        epoch, at = self._place(batch)
-        return self._order(self.kind(batch), epoch)[at * self.batch : (at + 1) * self.batch]
-
-    def epoch(self, batch: int) -> int:
-        """Which pass over its source a batch belongs to."""
-        return self._place(batch)[0]
-
-    def _place(self, batch: int) -> tuple[int, int]:
-        kind = self.kind(batch)
-        block, place = divmod(batch, self._block)
-        if kind == "image":
-            number, groups = block, self._images
-        else:
-            before = sum(self.kind(block * self._block + p) == "text" for p in range(place))
-            number, groups = block * self._config.texts_per_image + before, self._texts or ()
-        return divmod(number, sum(groups) // self.batch)
-
-    def _shuffle(self, kind: str, epoch: int) -> NDArray[np.int64]:
-        groups = self._images if kind == "image" else self._texts or ()
-        return shuffled(groups, self._config.seed + (0 if kind == "image" else 1), epoch)
+        epoch, at = divmod(batch, sum(self._images) // self.batch)
+        return self._order(epoch)[at * self.batch : (at + 1) * self.batch]
 
 
 class Loader:
@@ -100,10 +73,9 @@ class Loader:
 
     def __init__(
         self, config: PaperConfig, plan: BatchPlan, processor: PageProcessor, images: ImagePairs,
-        texts: TextPairs | None = None, process: int = 0, threads: int = 4,
+        process: int = 0, threads: int = 4,
     ) -> None:  # fmt: skip
-        self._config, self._plan, self._processor = config, plan, processor
-        self._images, self._texts = images, texts
+        self._config, self._plan, self._processor, self._images = config, plan, processor, images
         self._share = slice(process * config.batch, (process + 1) * config.batch)
         self._threads = threads
 
@@ -125,22 +97,12 @@ class Loader:
         with ThreadPoolExecutor(self._threads) as cutters:
             return self._make(batch, cutters)
 
-    def _make(self, batch: int, cutters: ThreadPoolExecutor) -> TrainingBatch:
-        rows = [int(row) for row in self._plan.rows(batch)[self._share]]
-        if self._plan.kind(batch) == "image":
-            return self._image_batch([self._images[row] for row in rows], cutters)
-        texts = self._texts
-        if texts is None:
-            raise InputError("A batch of texts was asked for, but there are no text pairs.")
-        epoch = self._plan.epoch(batch)
-        pairs = [texts.take(row, epoch) for row in rows]
-        passages = [pair.passages[n] for n in range(1 + self._config.hard_negatives) for pair in pairs]
-        return TrainingBatch(
-            self._query_tokens([pair.query for pair in pairs]),
-            self._text_tokens(passages, self._config.longest_text), None, None,
-        )  # fmt: skip
+    def _rows(self, batch: int) -> list[int]:
+        """This process's share of a batch."""
+        return [int(row) for row in self._plan.rows(batch)[self._share]]
 
-    def _image_batch(self, pairs: list[ImagePair], cutters: ThreadPoolExecutor) -> TrainingBatch:
+    def _make(self, batch: int, cutters: ThreadPoolExecutor) -> TrainingBatch:
+        pairs = [self._images[row] for row in self._rows(batch)]
         cut = list(cutters.map(self._cut, pairs))
         captions = None
         if self._config.captions != "none":

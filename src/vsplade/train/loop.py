@@ -9,7 +9,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from vsplade.encode.modernvbert import checkpoint as folders
-from vsplade.encode.modernvbert import routes
+from vsplade.encode.modernvbert.model import Pooled
 from vsplade.encode.modernvbert.processor import PageProcessor
 from vsplade.encode.modernvbert.query import fingerprint
 from vsplade.errors import InputError, VspladeError
@@ -28,9 +28,9 @@ from vsplade.train import lora
 from vsplade.train import training_checkpoint as files
 from vsplade.train.batches import BatchPlan, Loader, TrainingBatch
 from vsplade.train.distributed import World, joined
-from vsplade.train.losses import Parts, Side, page_losses, text_losses
+from vsplade.train.losses import Parts, Side, page_losses
 from vsplade.train.lr_schedule import flops_share, rate_share
-from vsplade.train.pairs import ImagePairs, TextPairs
+from vsplade.train.pairs import ImagePairs
 from vsplade.train.training_config import PaperConfig, differences
 
 LAST = "last.safetensors"
@@ -57,14 +57,7 @@ class Run:
 class Trainer:
     """One process's part of a run."""
 
-    def __init__(
-        self,
-        config: PaperConfig,
-        run: Run,
-        images: ImagePairs,
-        texts: TextPairs | None = None,
-        world: World | None = None,
-    ) -> None:
+    def __init__(self, config: PaperConfig, run: Run, images: ImagePairs, world: World | None = None) -> None:
         self.config, self.run, self.world = config, run, world or World()
         self.device = _device(run.device, self.world)
         torch.manual_seed(config.seed)
@@ -92,15 +85,12 @@ class Trainer:
             self.learned.values(), lr=config.rate, weight_decay=config.weight_decay, foreach=False
         )
         self.processor = PageProcessor(run.backbone)
-        self.plan = BatchPlan(
-            config, images.groups, texts.groups if texts is not None else None, self.world.size
-        )
-        self.loader = Loader(config, self.plan, self.processor, images, texts, self.world.rank, run.threads)
+        self.plan = BatchPlan(config, images.groups, self.world.size)
+        self.loader = Loader(config, self.plan, self.processor, images, self.world.rank, run.threads)
         self.settings = self.processor.settings
-        self.material = {
+        self.material: dict[str, str | int] = {
             "backbone": fingerprint(run.backbone),
             "image_pairs": sum(images.groups),
-            "text_pairs": sum(texts.groups) if texts is not None else 0,
         }
         self.step = 0
         self.gave_up = False
@@ -143,10 +133,9 @@ class Trainer:
             losses, active = self.losses(batch.to(self.device))
             self._check_finite(losses)
             (losses.total / len(batches)).backward()
-            of_texts = "" if batch.tiles is not None else "text_"
-            parts = {f"{of_texts}{name}": float(value.detach()) for name, value in losses.parts.items()}
-            facts = {"kind": float(not of_texts), "loss": float(losses.total.detach()), **parts}
-            for name, value in {**facts, f"{of_texts}active": active}.items():
+            parts = {f"{batch.prefix}{name}": float(value.detach()) for name, value in losses.parts.items()}
+            facts = {"kind": float(not batch.prefix), "loss": float(losses.total.detach()), **parts}
+            for name, value in {**facts, f"{batch.prefix}active": active}.items():
                 logged.setdefault(name, []).append(value)
         self.world.average_gradients(self.learned.values())
         norm = torch.nn.utils.clip_grad_norm_(self.learned.values(), self.config.clip or math.inf)
@@ -159,23 +148,34 @@ class Trainer:
 
     def losses(self, batch: TrainingBatch) -> tuple[Parts, float]:
         """The losses of a batch on the device, and the mean number of active terms of its pages."""
-        config, model = self.config, self.model
-        ramp = flops_share(self.step, config.flops_warm_up_steps, config.flops_warm_up)
-        half = config.precision == "bfloat16"
-        with torch.autocast(self.device.type, torch.bfloat16) if half else nullcontext():
-            page = model(batch.pages.ids, batch.pages.mask, self._pixels(batch.tiles))
-            caption = None if batch.captions is None else model(batch.captions.ids, batch.captions.mask)
-        queries = model.encode_queries(batch.queries.ids, batch.queries.mask)
+        queries, page, active = self._forward(batch)
         pages = Side(page.weights, self.world.gather(page.weights))
         first = self.world.rank * len(page.weights)
-        active = float((page.weights > 0).sum(1).float().mean())
-        if batch.tiles is None:
-            return text_losses(config, queries, pages, first, ramp), active
         captions = None
-        if caption is not None and batch.captions is not None:
-            masked = caption.weights * model.bag_of_words(batch.captions.ids, batch.captions.mask)
+        if batch.captions is not None:
+            ids, mask = batch.captions.ids, batch.captions.mask
+            with self._autocast():
+                caption = self.model(ids, mask)
+            masked = caption.weights * self.model.bag_of_words(ids, mask)
             captions = Side(masked, self.world.gather(masked))
-        return page_losses(config, queries, pages, page.logits, captions, first, ramp), active
+        found = page_losses(self.config, queries, pages, page.logits, captions, first, self.flops_share)
+        return found, active
+
+    def _forward(self, batch: TrainingBatch) -> tuple[Tensor, Pooled, float]:
+        """Query vectors, what the network makes of the pages, and how many terms they have on average."""
+        with self._autocast():
+            page: Pooled = self.model(batch.pages.ids, batch.pages.mask, self._pixels(batch.tiles))
+        queries = self.model.encode_queries(batch.queries.ids, batch.queries.mask)
+        return queries, page, float((page.weights > 0).sum(1).float().mean())
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        half = self.config.precision == "bfloat16"
+        return torch.autocast(self.device.type, torch.bfloat16) if half else nullcontext()
+
+    @property
+    def flops_share(self) -> float:
+        """How far the warm-up of sparsity is."""
+        return flops_share(self.step, self.config.flops_warm_up_steps, self.config.flops_warm_up)
 
     def _pixels(self, tiles: Tensor | None) -> Tensor | None:
         if tiles is None:
@@ -268,20 +268,16 @@ class Trainer:
         }
 
     def export(self, folder: Path) -> None:
-        """The finished model, in the release's layout and sentence-transformers'; the run itself cannot go
-        on.
-        """
+        """The finished model, in the release's layout; the run itself cannot go on."""
         lora.merge(self.model)
         self.source.model = self.model.to("cpu").eval()
         folders.save(self.source, folder)
-        routes.save(self.source, folder)
 
 
 def train(
     config: PaperConfig,
     run: Run,
     images: ImagePairs,
-    texts: TextPairs | None = None,
     say: Callable[[str], None] = lambda _: None,
     make: Callable[..., Trainer] = Trainer,
 ) -> dict[str, Any]:
@@ -289,7 +285,7 @@ def train(
     processes.
     """
     with joined() as world:
-        trainer = make(config, run, images, texts, world)
+        trainer = make(config, run, images, world)
         if (run.out / LAST).is_file():
             trainer.resume(run.out / LAST)
             say(f"going on at step {trainer.step} of {trainer.plan.steps}")

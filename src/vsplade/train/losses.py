@@ -97,12 +97,3 @@ def page_losses(
             parts["cosine"] = cosine_alignment(page.weights, caption.weights)
             total = total + config.cosine_weight * parts["cosine"]
     return Parts(total, parts)
-
-
-def text_losses(config: PaperConfig, queries: Tensor, passage: Side, first: int, ramp: float) -> Parts:
-    """A batch of texts: positives come first in each process's share, hard negatives after them."""
-    parts = {
-        "rank": info_nce(queries, passage.everyone, config.temperature, first, config.score_clamp),
-        "flops": flops(passage.everyone),
-    }
-    return Parts(parts["rank"] + ramp * config.page_flops * parts["flops"], parts)

@@ -27,27 +27,11 @@ class ImagePair:
     caption: str | None
 
 
-@dataclass(frozen=True)
-class TextPair:
-    query: str
-    passages: tuple[str, ...]
-    """The right one, then the hard negatives."""
-
-
 class ImagePairs(Protocol):
     @property
     def groups(self) -> Sequence[int]: ...
 
     def __getitem__(self, number: int) -> ImagePair: ...
-
-
-class TextPairs(Protocol):
-    @property
-    def groups(self) -> Sequence[int]: ...
-
-    def take(self, number: int, epoch: int) -> TextPair:
-        """A row as it is in one pass over the source: which of its passages, may differ from pass to pass."""
-        ...
 
 
 def shuffled(groups: Sequence[int], seed: int, epoch: int) -> NDArray[np.int64]:
@@ -61,7 +45,7 @@ def shuffled(groups: Sequence[int], seed: int, epoch: int) -> NDArray[np.int64]:
 class FolderPairs:
     """``pairs.jsonl``: {"image": a path beside the file, "query": ..., "caption": ...} a line."""
 
-    def __init__(self, folder: Path, with_captions: bool, shortest_query: int = 0) -> None:
+    def __init__(self, folder: Path, with_captions: bool) -> None:
         self._folder = folder
         self._rows = [row for _, row in read_objects(folder / "pairs.jsonl")]
         for number, row in enumerate(self._rows, 1):
@@ -71,12 +55,6 @@ class FolderPairs:
                 raise InputError(f"{folder / 'pairs.jsonl'}, line {number}: {', '.join(bad)} must be a text.")
         if not self._rows:
             raise InputError(f"{folder / 'pairs.jsonl'} is empty: there is nothing to train on.")
-        self._rows = [row for row in self._rows if len(row["query"].strip()) >= shortest_query]
-        if not self._rows:
-            raise InputError(
-                f"All queries of {folder / 'pairs.jsonl'} are shorter than {shortest_query} characters; "
-                "set shortest_query to keep them."
-            )
         absent = [row["image"] for row in self._rows if not (folder / row["image"]).is_file()]
         if absent:
             raise InputError(

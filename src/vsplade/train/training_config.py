@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import TypeVar
 
 from vsplade.config import make_options
 from vsplade.errors import InputError
@@ -25,6 +26,7 @@ CHOICES = {
     "precision": ("float32", "bfloat16"),
 }
 PRESETS = ("quality", "efficient")
+Config = TypeVar("Config", bound="PaperConfig")
 
 
 @dataclass(frozen=True)
@@ -65,18 +67,6 @@ class PaperConfig:
     """Passes over the image pairs."""
     steps: int = 0
     """Instead of epochs, where above 0."""
-    texts_per_image: int = 3
-    """Batches of text pairs for each batch of image pairs, where there are text pairs."""
-    hard_negatives: int = 2
-    """Of each text query, beside the batch's other passages."""
-    text_sample: int = 300_000
-    """Text pairs that are drawn from the source, once; 0: all."""
-    random_passages: bool = True
-    """Draw a text query's right passage and hard negatives anew in every pass; otherwise the first ones."""
-    text_titles: bool = False
-    """Put a passage's title before its text."""
-    shortest_query: int = 6
-    """Characters; pairs with a shorter query are left out."""
     rate: float = 5e-4
     warm_up: float = 0.05
     decay: float = 0.2
@@ -89,8 +79,6 @@ class PaperConfig:
     lora_vision: bool = False
     """Adapt the vision tower and the connector too, not only the text layers and the head."""
     longest_query: int = 128
-    longest_text: int = 512
-    """Tokens of a passage."""
     longest_caption: int = 1024
     gradient_checkpointing: bool = True
     precision: str = "bfloat16"
@@ -107,7 +95,6 @@ class PaperConfig:
             "epochs",
             "rate",
             "longest_query",
-            "longest_text",
             "longest_caption",
             "accumulate",
         ):
@@ -123,7 +110,11 @@ class PaperConfig:
             raise InputError("A batch needs 2 pairs at least: the other pairs are the negatives.")
 
 
-def load_config(name: str | Path, changes: Mapping[str, object] | None = None) -> PaperConfig:
+def load_config(
+    name: str | Path,
+    changes: Mapping[str, object] | None = None,
+    kind: type[Config] = PaperConfig,  # type: ignore[assignment]
+) -> Config:
     """``quality``, ``efficient``, or a TOML file; ``changes`` go on top. Unknown keys are refused."""
     if str(name) in PRESETS:
         text = (resources.files("vsplade.train") / "configs" / f"{name}.toml").read_text("utf-8")
@@ -138,7 +129,7 @@ def load_config(name: str | Path, changes: Mapping[str, object] | None = None) -
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{name} is not sound TOML: {error}.") from error
-    return make_options(PaperConfig, {**found, **(changes or {})}, f"The training configuration {name}")
+    return make_options(kind, {**found, **(changes or {})}, f"The training configuration {name}")
 
 
 def differences(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:

@@ -19,7 +19,7 @@ pytest.importorskip("tokenizers")
 from PIL import Image, ImageDraw  # noqa: E402
 
 import vsplade  # noqa: E402
-from vsplade.encode.modernvbert import checkpoint, query, routes  # noqa: E402
+from vsplade.encode.modernvbert import checkpoint, query  # noqa: E402
 from vsplade.encode.modernvbert.encoder import ModernVBertEncoder, ModernVBertOptions  # noqa: E402
 from vsplade.encode.modernvbert.processor import PageProcessor  # noqa: E402
 from vsplade.errors import InputError  # noqa: E402
@@ -182,17 +182,6 @@ def test_a_changed_model_is_noticed(model: Path) -> None:
     changed = encoder(model)
     assert changed.fingerprint != first.fingerprint
     assert changed.encode_query("red").weights.tolist() != first.encode_query("red").weights.tolist()
-
-
-def test_routes_alone_serve_too(model: Path, tmp_path: Path) -> None:
-    routes.save(checkpoint.load(model), tmp_path / "st")
-    ours, theirs = encoder(model), encoder(tmp_path / "st")
-    assert np.allclose(
-        ours.encode_query(" red page").weights, theirs.encode_query(" red page").weights, atol=1e-6
-    )
-    (one,), (other,) = ours.encode_pages([page(1)]), theirs.encode_pages([page(1)])
-    assert np.array_equal(one.terms, other.terms)
-    assert np.allclose(one.weights, other.weights, atol=1e-5)
 
 
 def test_names_and_mistakes(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

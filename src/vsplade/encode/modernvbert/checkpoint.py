@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vsplade.encode.modernvbert import adapters, layouts, routes
+from vsplade.encode.modernvbert import adapters, layouts
 from vsplade.encode.modernvbert.model_files import (
     CONFIG,
     WEIGHTS,
@@ -23,6 +23,7 @@ from vsplade.encode.modernvbert.model_files import (
     write_json,
 )
 from vsplade.encode.modernvbert.query import additional_tokens, query_repeats
+from vsplade.errors import InputError
 from vsplade.jsonl import read_object
 
 
@@ -39,7 +40,7 @@ def load(
     the table of a model without one starts.
     """
     if (folder / "router_config.json").is_file() and not (folder / WEIGHTS).is_file():
-        return routes.load(folder, dtype)
+        return _load_routes(folder, dtype)
     texts = adapters.files_folder(folder)
     config = read_object(texts / CONFIG)
     path = adapters.weight_files(folder)[-1]
@@ -65,6 +66,35 @@ def load(
     kinds = {name: tensor.dtype for name, tensor in renamed.tensors.items()}
     released = _release_config(config, vocabulary, rows, model.query_activation)
     return Checkpoint(model.to(dtype).eval(), released, kinds, renamed.unused, texts)
+
+
+def _load_routes(folder: Path, dtype: torch.dtype) -> Checkpoint:
+    """Of sentence-transformers' layout: a router with a document route and a query route. The projection is
+    taken as it is, with scale 1; the table of a static embedding stays a plain table.
+    """
+    structure = read_object(folder / "router_config.json").get("structure")
+    if not isinstance(structure, dict) or not {"document", "query"} <= set(structure):
+        raise InputError(f"{folder / 'router_config.json'} names no document and query route.")
+    document, query = folder / str(structure["document"][0]), folder / str(structure["query"][0])
+    config = read_object(document / "config.json")
+    path = document / "model.safetensors"
+    file = read_tensors(path)
+    static = read_tensors(query / "model.safetensors")
+    renamed = layouts.from_upstream(file, additional_tokens(config), path)
+    rows, vocabulary = (len(renamed.tensors[name]) for name in (layouts.EMBEDDING, "head.decoder.weight"))
+    del renamed.tensors["query.embeddings.weight"]
+    if set(static) != {"weight"} or len(static["weight"]) < vocabulary:
+        raise InputError(
+            f"{query / 'model.safetensors'} is no static embedding of {vocabulary} terms or more."
+        )
+    renamed.tensors["query.weight"] = static["weight"][:vocabulary]
+    released = {**config, "additional_vocab_size": rows - vocabulary}
+    model = build(released, vocabulary, rows, renamed.tensors, activation="softplus", scale=1.0)
+    layouts.check(model.state_dict(), renamed.tensors, path)
+    model.load_state_dict(renamed.tensors)
+    model.repeats = query_repeats(config)
+    kinds = {name: tensor.dtype for name, tensor in renamed.tensors.items()}
+    return Checkpoint(model.to(dtype).eval(), config, kinds, renamed.unused, document)
 
 
 def _read_all(folder: Path) -> dict[str, Tensor]:

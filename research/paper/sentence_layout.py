@@ -1,10 +1,10 @@
-"""sentence-transformers' layout: a router with a document route (network, SPLADE pooling) and a query route
-(a table).
+"""A model in sentence-transformers' layout: a router with a document route (network, SPLADE pooling) and a
+query route (a table).
 
-That library's pooling knows no scale and no barred terms,
-so the scale is
-multiplied into the projection, and barred terms get a bias that never scores. Reading such a folder takes the
-projection as it is, with scale 1; the table of a static embedding stays a plain table.
+    python -m research.paper.sentence_layout vsplade-model/model --out for-sentence-transformers/
+
+That library's pooling knows no scale and no barred terms. So the scale is multiplied into the projection, and
+barred terms get a bias that never scores.
 """
 
 from __future__ import annotations
@@ -18,21 +18,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vsplade.encode.modernvbert import layouts
+from research.command import main
+from research.paper.options import LayoutOptions
+from vsplade.encode.modernvbert import checkpoint
+from vsplade.encode.modernvbert.find_model import find_model
 from vsplade.encode.modernvbert.model import SpladeModel, special_tokens
 from vsplade.encode.modernvbert.model_files import (
     Checkpoint,
-    build,
     copy_text_files,
-    read_tensors,
     rope_parameters,
     with_repeats,
     write_json,
 )
 from vsplade.encode.modernvbert.processor import read_prompt
-from vsplade.encode.modernvbert.query import additional_tokens, query_repeats
-from vsplade.errors import InputError
-from vsplade.jsonl import read_object
 
 DOCUMENT, POOLING, QUERY = (
     "document_0_Transformer",
@@ -106,33 +104,6 @@ def save(source: Checkpoint, folder: Path, *, prompt: str = "", count_repeats: b
             (folder / QUERY / name).write_bytes((source.source / name).read_bytes())
     copy_text_files(source.source, folder)
     _write_router(folder, model.repeats == "counted" if count_repeats is None else count_repeats)
-
-
-def load(folder: Path, dtype: torch.dtype) -> Checkpoint:
-    """A model whose folder has the routes only."""
-    structure = read_object(folder / "router_config.json").get("structure")
-    if not isinstance(structure, dict) or not {"document", "query"} <= set(structure):
-        raise InputError(f"{folder / 'router_config.json'} names no document and query route.")
-    document, query = folder / str(structure["document"][0]), folder / str(structure["query"][0])
-    config = read_object(document / "config.json")
-    path = document / "model.safetensors"
-    file = read_tensors(path)
-    static = read_tensors(query / "model.safetensors")
-    renamed = layouts.from_upstream(file, additional_tokens(config), path)
-    rows, vocabulary = (len(renamed.tensors[name]) for name in (layouts.EMBEDDING, "head.decoder.weight"))
-    del renamed.tensors["query.embeddings.weight"]
-    if set(static) != {"weight"} or len(static["weight"]) < vocabulary:
-        raise InputError(
-            f"{query / 'model.safetensors'} is no static embedding of {vocabulary} terms or more."
-        )
-    renamed.tensors["query.weight"] = static["weight"][:vocabulary]
-    released = {**config, "additional_vocab_size": rows - vocabulary}
-    model = build(released, vocabulary, rows, renamed.tensors, activation="softplus", scale=1.0)
-    layouts.check(model.state_dict(), renamed.tensors, path)
-    model.load_state_dict(renamed.tensors)
-    model.repeats = query_repeats(config)
-    kinds = {name: tensor.dtype for name, tensor in renamed.tensors.items()}
-    return Checkpoint(model.to(dtype).eval(), config, kinds, renamed.unused, document)
 
 
 def _document_tensors(source: Checkpoint) -> dict[str, Tensor]:
@@ -219,3 +190,14 @@ def _write_router(folder: Path, count_repeats: bool) -> None:
         folder / "config_sentence_transformers.json",
         {"model_type": "SparseEncoder", "similarity_fn_name": "dot"},
     )
+
+
+def write_layout(options: LayoutOptions) -> dict[str, Any]:
+    """Write a model as sentence-transformers loads it."""
+    source = checkpoint.load(find_model(options.model))
+    save(source, options.out, prompt=options.prompt, count_repeats=False if options.once else None)
+    return {"out": str(options.out)}
+
+
+if __name__ == "__main__":
+    main(write_layout, LayoutOptions)
