@@ -29,7 +29,6 @@ from vsplade.cli import (
     vectors,
 )
 from vsplade.cli.common import note, print_json, printable
-from vsplade.cli.menu import Menu
 from vsplade.errors import VspladeError, VspladeWarning
 
 INTERRUPTED = 130
@@ -40,6 +39,22 @@ Exit codes:
   1    finished, but some files failed (each is named in the report)
   2    nothing was done: a wrong option, a missing file, a damaged index
   130  interrupted; run the same command again to go on where it stopped"""
+
+
+SHOWN = (
+    "index", "search", "serve", "inspect", "read", "stats", "delete", "encode", "export", "import", "eval",
+    "train",
+)  # fmt: skip
+"""The twelve commands that matter, in the order that people need them; of the others the names are told."""
+
+
+class Menu(click.Group):
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        shown = [name for name in SHOWN if name in self.commands]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.commands[name].get_short_help_str(64)) for name in shown])
+        with formatter.section("More (each has its --help)"):
+            formatter.write_text(", ".join(sorted(self.commands.keys() - set(SHOWN))))
 
 
 @click.group(cls=Menu, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})

@@ -26,23 +26,6 @@ SOME_FAILED = 1
 """Exit code of a job that went through, with files that could not be used."""
 
 
-def json_option(command: Command) -> Command:
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")(command)
-
-
-def index_option(command: Command) -> Command:
-    option = click.option(
-        "--index",
-        "index_dir",
-        metavar="DIR",
-        type=INDEX,
-        callback=_or_default,
-        help="The folder that holds the index, or its address on another engine (milvus://HOST:PORT/NAME). "
-        "Default: the environment variable VSPLADE_INDEX, or .vsplade in this folder or one above it.",
-    )
-    return option(command)
-
-
 class IndexPlace(click.Path):
     """A folder, as a path; or the address of an index on another engine, as a text."""
 
@@ -53,31 +36,6 @@ class IndexPlace(click.Path):
 
 
 INDEX = IndexPlace(path_type=Path, file_okay=False)
-
-
-def folder_of(index: Where, what: str) -> Path:
-    """For what concerns the files of an index."""
-    if isinstance(index, Path):
-        return index
-    raise InputError(f"{index}: {what} is for indexes in a folder; the engine looks after its own files.")
-
-
-def indexes_option(command: Command) -> Command:
-    """``--index``, of which several may be given."""
-    option = click.option(
-        "--index",
-        "index_dirs",
-        metavar="DIR",
-        multiple=True,
-        type=INDEX,
-        callback=lambda context, option, given: given or (_or_default(context, option, None),),
-        help="The folder that holds the index, or its address on another engine; folders given several times "
-        "are searched as one. Default: the environment variable VSPLADE_INDEX, or .vsplade in this folder or "
-        "one above it.",
-    )
-    return option(command)
-
-
 OWN_INDEX = ".vsplade"
 """A folder's own index, below it."""
 
@@ -101,36 +59,61 @@ def _or_default(context: click.Context, option: click.Parameter, given: Where | 
     )
 
 
-def encoder_option(command: Command) -> Command:
-    option = click.option(
-        "--encoder",
-        metavar="NAME",
-        help="What turns pages into words: a name, with options as in text:k1=0.9. Default: the index's own, "
-        "or the best that is installed.",
-    )
-    return option(command)
+def folder_of(index: Where, what: str) -> Path:
+    """For what concerns the files of an index."""
+    if isinstance(index, Path):
+        return index
+    raise InputError(f"{index}: {what} is for indexes in a folder; the engine looks after its own files.")
 
 
-def filter_option(command: Command) -> Command:
-    option = click.option(
-        "--filter",
-        "filters",
-        multiple=True,
-        metavar="CONDITION",
-        help="Only pages whose metadata agree: year=2024, kind=a,b, year=2020..2024, year>=2020, lang!=de, "
-        "path^=/reports/. May be given several times; all must hold.",
-    )
-    return option(command)
-
-
-def workers_option(command: Command) -> Command:
-    option = click.option(
-        "--workers",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Processes that render pages. Default: half of the processors.",
-    )
-    return option(command)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+index_option = click.option(
+    "--index",
+    "index_dir",
+    metavar="DIR",
+    type=INDEX,
+    callback=_or_default,
+    help="The folder that holds the index, or its address on another engine (milvus://HOST:PORT/NAME). "
+    "Default: the environment variable VSPLADE_INDEX, or .vsplade in this folder or one above it.",
+)
+indexes_option = click.option(
+    "--index",
+    "index_dirs",
+    metavar="DIR",
+    multiple=True,
+    type=INDEX,
+    callback=lambda context, option, given: given or (_or_default(context, option, None),),
+    help="The folder that holds the index, or its address on another engine; folders given several times "
+    "are searched as one. Default: the environment variable VSPLADE_INDEX, or .vsplade in this folder or "
+    "one above it.",
+)
+encoder_option = click.option(
+    "--encoder",
+    metavar="NAME",
+    help="What turns pages into words: a name, with options as in text:k1=0.9. Default: the index's own, "
+    "or the best that is installed.",
+)
+filter_option = click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="CONDITION",
+    help="Only pages whose metadata agree: year=2024, kind=a,b, year=2020..2024, year>=2020, lang!=de, "
+    "path^=/reports/. May be given several times; all must hold.",
+)
+workers_option = click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes that render pages. Default: half of the processors.",
+)
+fusion_option = click.option(
+    "--fusion",
+    type=click.Choice(["rsf", "rrf"]),
+    default="rsf",
+    show_default=True,
+    help="Relative score fusion (the paper's), or reciprocal rank fusion.",
+)
 
 
 def password_options(command: Command) -> Command:

@@ -11,6 +11,7 @@ from vsplade.backends.address import Where
 from vsplade.cli.common import (
     INDEX,
     encoder_option,
+    fusion_option,
     json_option,
     note,
     print_json,
@@ -77,13 +78,7 @@ NEW_FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
     "--fuse-with", type=FILE, multiple=True, metavar="RUN", help="Judge this system joined with a TREC run."
 )
 @click.option("--weights", metavar="W,W", help="Weights of the joined rankings, this system first; sum 1.")
-@click.option(
-    "--fusion",
-    type=click.Choice(["rsf", "rrf"]),
-    default="rsf",
-    show_default=True,
-    help="Relative score fusion (the paper's), or reciprocal rank fusion.",
-)
+@fusion_option
 @click.option("--tune", is_flag=True, help="Look for the best weights on this set (steps of 0.1).")
 @click.option(
     "--rerank",

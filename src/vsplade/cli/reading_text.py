@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -113,34 +113,25 @@ def _write_text(
                 "--format hocr is a document of its own: leave --json out, or add -o FILE."
             )
         return {"pages": [reading.to_json() for reading in readings]}
-    seen = _Count(readings)
-    parts = to_hocr(seen) if form == HOCR else _plain(seen)
+    pages = 0
+
+    def counted() -> Iterator[PageReading]:
+        nonlocal pages
+        for reading in readings:
+            pages += 1
+            yield reading
+
+    parts = to_hocr(counted()) if form == HOCR else _plain(counted())
     with open(output, "w", encoding="utf-8") if output else nullcontext(None) as file:
         for part in parts:
-            _put(part, file)
+            if file is not None:
+                file.write(part)
+            else:
+                for line in part.removesuffix("\n").split("\n"):
+                    say(line)
     if output is not None and not as_json:
-        note(f"Wrote {count(seen.pages, 'page')} to {printable(str(output))}.")
-    return {"pages": seen.pages, "output": None if output is None else str(output)}
-
-
-def _put(part: str, file: TextIO | None) -> None:
-    if file is None:
-        for line in part.removesuffix("\n").split("\n"):
-            say(line)
-    else:
-        file.write(part)
-
-
-class _Count:
-    """Readings, counted as they pass."""
-
-    def __init__(self, readings: Iterator[PageReading]) -> None:
-        self._readings, self.pages = readings, 0
-
-    def __iter__(self) -> Iterator[PageReading]:
-        for reading in self._readings:
-            self.pages += 1
-            yield reading
+        note(f"Wrote {count(pages, 'page')} to {printable(str(output))}.")
+    return {"pages": pages, "output": None if output is None else str(output)}
 
 
 def _plain(readings: Iterable[PageReading]) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from vsplade.cli.common import (
     INDEX,
     encoder_option,
     filter_option,
+    fusion_option,
     indexes_option,
     json_option,
     password_options,
@@ -24,6 +24,7 @@ from vsplade.cli.show_hits import document, print_hits, show_marked
 from vsplade.errors import InputError
 
 if TYPE_CHECKING:
+    from vsplade.search.fused_search import Source
     from vsplade.search.hits import Hit
     from vsplade.search.page_index import PageIndex
 
@@ -52,13 +53,7 @@ if TYPE_CHECKING:
     help="Weights of the joined rankings, in their order (this index, its text layers, other indexes); they "
     "sum to 1. Default: 0.8,0.2 for --fuse alone, else equal.",
 )
-@click.option(
-    "--fusion",
-    type=click.Choice(["rsf", "rrf"]),
-    default="rsf",
-    show_default=True,
-    help="Relative score fusion (the paper's), or reciprocal rank fusion.",
-)
+@fusion_option
 @click.option(
     "--rerank",
     metavar="MODEL",
@@ -129,15 +124,23 @@ def search(
     -- before a query that begins with -.
     """
     from vsplade.encode import load_encoder
+    from vsplade.search.fused_search import READER_AND_TEXT, fused_search
     from vsplade.search.open_index import open_index
 
     index = open_index(index_dirs, encoder=load_encoder(encoder) if encoder else None)
-    joined = FusionChoice(fuse, fuse_with, weights, fusion)
-    asked = Asked(query, filters, max(k, rerank_depth) if rerank else k, min_score, words_only)
-    hits = find(index, asked, joined)
+    wanted = max(k, rerank_depth) if rerank else k
+    hits: Sequence[Hit]
+    if fuse or fuse_with:
+        sources = _sources(index, fuse, fuse_with, words_only)
+        shares = READER_AND_TEXT if weights is None and not fuse_with else parse_weights(weights)
+        hits = fused_search(sources, query, wanted, shares, fusion, filters)
+    elif weights is not None:
+        raise InputError("--weights says how rankings are joined: give --fuse or --fuse-with too.")
+    else:
+        hits = index.search(query, k=wanted, filter=filters, min_score=min_score, words_only=words_only)
     if rerank:
-        hits = reranked(asked.query, hits, rerank, rerank_depth)[:k]
-    if joined or rerank:
+        hits = reranked(query, hits, rerank, rerank_depth)[:k]
+    if fuse or fuse_with or rerank:
         hits = [hit for hit in hits if hit.score >= min_score]
     if picture or open_best:
         show_marked(hits, picture, open_best)
@@ -148,57 +151,13 @@ def search(
         print_hits(index, query, filters, hits, explain, snippets)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What was asked for."""
-
-    query: str
-    filters: tuple[str, ...]
-    k: int
-    min_score: float
-    words_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FusionChoice:
-    """Which rankings are joined, and how."""
-
-    text_layers: bool
-    others: tuple[Where, ...]
-    weights: str | None
-    method: str
-
-    def __bool__(self) -> bool:
-        return bool(self.text_layers or self.others)
-
-
-def find(index: PageIndex, asked: Asked, joined: FusionChoice) -> Sequence[Hit]:
-    """The hits, by one search or several that are joined."""
-    if joined:
-        return fused_hits(index, asked, joined)
-    if joined.weights is not None:
-        raise InputError("--weights says how rankings are joined: give --fuse or --fuse-with too.")
-    return index.search(
-        asked.query,
-        k=asked.k,
-        filter=asked.filters,
-        min_score=asked.min_score,
-        words_only=asked.words_only,
-    )
-
-
-def fused_hits(index: PageIndex, asked: Asked, joined: FusionChoice) -> Sequence[Hit]:
-    """The index, its text layers where asked for, and other indexes, as one ranking."""
-    from vsplade.search.fused_search import READER_AND_TEXT, fused_search, text_layer, whole
+def _sources(index: PageIndex, text_layers: bool, others: Sequence[Where], words_only: bool) -> list[Source]:
+    """The index, its text layers where asked for, and other indexes: what is joined into one ranking."""
+    from vsplade.search.fused_search import text_layer, whole
     from vsplade.search.open_index import open_index
 
-    sources = [whole(index, asked.words_only)]
-    if joined.text_layers:
-        sources.append(text_layer(index))
-    sources += [whole(open_index(folder), asked.words_only) for folder in joined.others]
-    known = joined.weights is None and not joined.others
-    shares = READER_AND_TEXT if known else parse_weights(joined.weights)
-    return fused_search(sources, asked.query, asked.k, shares, joined.method, asked.filters)
+    own = [whole(index, words_only), *([text_layer(index)] if text_layers else [])]
+    return own + [whole(open_index(where), words_only) for where in others]
 
 
 def reranked(query: str, hits: Sequence[Hit], model: str, depth: int) -> Sequence[Hit]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import wraps
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -35,7 +34,6 @@ from vsplade.exchange import ENGINE_FORMATS, FORMATS, IMPORTS
 if TYPE_CHECKING:
     from vsplade.pages import Limits
     from vsplade.scale.encode_run import EncodeReport
-    from vsplade.scale.encode_shard import EncodeOptions
     from vsplade.types import Encoder, Metadata, Page, SparseVector
 
 PARQUET = "parquet"
@@ -56,70 +54,6 @@ to_whole_numbers = scale_option("Anserini and CIFF take whole numbers: multiply 
 from_whole_numbers = scale_option("Anserini's whole numbers are divided by this.")
 
 
-@dataclass(frozen=True, slots=True)
-class RayChoice:
-    """What ``--ray`` and its like say."""
-
-    chosen: bool
-    address: str | None
-    workers: int | None
-    cpus: int
-    gpus: float
-
-    def __bool__(self) -> bool:
-        return self.chosen or self.address is not None
-
-
-def ray_options(command: Callable[..., int]) -> Callable[..., int]:
-    """``--ray`` and its like, handed on as one value."""
-
-    @wraps(command)
-    def collected(
-        ray: bool,
-        ray_address: str | None,
-        ray_workers: int | None,
-        ray_cpus: int,
-        ray_gpus: float,
-        **options: object,
-    ) -> int:
-        return command(ray=RayChoice(ray, ray_address, ray_workers, ray_cpus, ray_gpus), **options)
-
-    for option in reversed(_RAY_OPTIONS):
-        collected = option(collected)
-    return collected
-
-
-_RAY_OPTIONS = (
-    click.option("--ray", is_flag=True, help="With --parquet: spread the work over a Ray cluster."),
-    click.option(
-        "--ray-address",
-        metavar="ADDRESS",
-        help="The cluster. Default: what RAY_ADDRESS names, a cluster that runs here, or this machine alone.",
-    ),
-    click.option(
-        "--ray-workers",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Workers, at most. Default: as many as the cluster holds.",
-    ),
-    click.option(
-        "--ray-cpus",
-        type=click.IntRange(min=1),
-        default=1,
-        show_default=True,
-        metavar="N",
-        help="CPUs of each worker.",
-    ),
-    click.option(
-        "--ray-gpus",
-        type=click.FloatRange(min=0),
-        default=0.0,
-        metavar="N",
-        help="GPUs of each worker; 0.5 lets two share one.",
-    ),
-)
-
-
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
@@ -136,7 +70,33 @@ _RAY_OPTIONS = (
     is_flag=True,
     help="With --parquet: try files again of which no page could be encoded.",
 )
-@ray_options
+@click.option("--ray", is_flag=True, help="With --parquet: spread the work over a Ray cluster.")
+@click.option(
+    "--ray-address",
+    metavar="ADDRESS",
+    help="The cluster. Default: what RAY_ADDRESS names, a cluster that runs here, or this machine alone.",
+)
+@click.option(
+    "--ray-workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Workers, at most. Default: as many as the cluster holds.",
+)
+@click.option(
+    "--ray-cpus",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="CPUs of each worker.",
+)
+@click.option(
+    "--ray-gpus",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="N",
+    help="GPUs of each worker; 0.5 lets two share one.",
+)
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="seismic", show_default=True, help="Of the file."
 )
@@ -151,7 +111,11 @@ def encode(
     output: Path | None,
     parquet: str | None,
     retry_failed: bool,
-    ray: RayChoice,
+    ray: bool,
+    ray_address: str | None,
+    ray_workers: int | None,
+    ray_cpus: int,
+    ray_gpus: float,
     form: str,
     scale: float,
     encoder: str | None,
@@ -162,14 +126,25 @@ def encode(
     """Turn pages into vectors, without an index."""
     if (output is None) == (parquet is None):
         raise InputError("Say where the vectors go: give --output FILE or --parquet DIR, one of them.")
+    on_ray = ray or ray_address is not None
     if parquet is not None:
+        from vsplade.exchange.shard_folder import ShardFolder
         from vsplade.scale.encode_shard import EncodeOptions
 
-        options = EncodeOptions(make_limits(limits), workers)
+        given = ShardFolder(parquet), EncodeOptions(make_limits(limits), workers)
         with progress_bar(None, "files") as update:
-            report = _encode_to_parquet(paths, encoder, parquet, options, ray, update, retry_failed)
+            if on_ray:
+                from vsplade.scale.ray_encode import Cluster, encode_on_ray
+
+                cluster = Cluster(ray_address, ray_workers, ray_cpus, ray_gpus)
+                report = encode_on_ray(paths, encoder, *given, cluster, update, retry_failed)
+            else:
+                from vsplade.encode import load_encoder
+                from vsplade.scale.encode_run import encode_to_shards
+
+                report = encode_to_shards(paths, load_encoder(encoder), *given, update, retry_failed)
         return print_encoded(report, as_json)
-    if ray:
+    if on_ray:
         raise InputError("--ray writes Parquet shards: give --parquet DIR instead of --output.")
     from vsplade.encode import load_encoder
     from vsplade.exchange.vector_files import export_vectors
@@ -185,29 +160,6 @@ def encode(
     else:
         say(f"Wrote {count(source.pages, 'vector')} to {printable(str(output))}.")
     return SOME_FAILED if source.problems else 0
-
-
-def _encode_to_parquet(
-    paths: Sequence[str],
-    encoder: str | None,
-    parquet: str,
-    options: EncodeOptions,
-    ray: RayChoice,
-    update: Callable[[int, int], None],
-    retry_failed: bool,
-) -> EncodeReport:
-    from vsplade.exchange.shard_folder import ShardFolder
-
-    folder = ShardFolder(parquet)
-    if ray:
-        from vsplade.scale.ray_encode import Cluster, encode_on_ray
-
-        cluster = Cluster(ray.address, ray.workers, ray.cpus, ray.gpus)
-        return encode_on_ray(paths, encoder, folder, options, cluster, update, retry_failed)
-    from vsplade.encode import load_encoder
-    from vsplade.scale.encode_run import encode_to_shards
-
-    return encode_to_shards(paths, load_encoder(encoder), folder, options, update, retry_failed)
 
 
 def print_encoded(report: EncodeReport, as_json: bool) -> int:
