@@ -8,8 +8,7 @@ import numpy as np
 
 from research.experiments.lexicon import stop_terms
 from vsplade.evaluate.dataset import Dataset
-from vsplade.evaluate.encoding import WithQueries
-from vsplade.evaluate.evaluator import search_queries
+from vsplade.evaluate.evaluator import Weigh, search_queries
 from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.evaluate.measures import active_terms, measure, per_query
 from vsplade.evaluate.runs import Run
@@ -51,7 +50,7 @@ def query_subsets(
 def behaviour(dataset: Dataset, encoder: Encoder, vectors: PageVectors, k: int = 100) -> dict[str, object]:
     """The paper's table of masking, margin, stop words and active terms, for one encoder."""
     run, _, _ = search_queries(dataset, encoder, vectors, k)
-    masked, _, _ = search_queries(dataset, mask_queries(encoder), vectors, k)
+    masked, _, _ = search_queries(dataset, encoder, vectors, k, weigh=mask_queries(encoder))
     before = measure(dataset.qrels, run, ["ndcg@5"])["ndcg@5"]
     after = measure(dataset.qrels, masked, ["ndcg@5"])["ndcg@5"]
     absolute, relative = margins(run)
@@ -99,13 +98,13 @@ def stop_share(dataset: Dataset, encoder: Encoder, vectors: PageVectors, stop: f
     return stopped / matched if matched else 0.0
 
 
-def mask_queries(encoder: Encoder, share: float = 0.5) -> WithQueries:
-    """An encoder whose queries lose the heavier part of their terms (rounded down)."""
+def mask_queries(encoder: Encoder, share: float = 0.5) -> Weigh:
+    """Queries that lose the heavier part of their terms (rounded down)."""
 
-    def weigh(text: str, statistics: TermStatistics | None) -> SparseVector:
+    def weigh(text: str, statistics: TermStatistics | None = None) -> SparseVector:
         query = encoder.encode_query(text, statistics)
         gone = int(len(query) * share)
         keep = np.sort(np.lexsort((query.terms, -query.weights))[gone:])
         return SparseVector(query.terms[keep], query.weights[keep])
 
-    return WithQueries(encoder, weigh)
+    return weigh

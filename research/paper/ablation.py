@@ -35,8 +35,7 @@ from vsplade.cli.common import note
 from vsplade.encode.gpu.network import Head, NetworkConfig
 from vsplade.errors import InputError
 from vsplade.evaluate.measures import measure
-from vsplade.train.losses import Parts, Side, page_losses
-from vsplade.train.lr_schedule import flops_share, rate_share
+from vsplade.train.losses import Parts, Side, flops_share, page_losses, rate_share
 
 POINTS = 5
 """Times that a run is measured on the way, the end included."""

@@ -11,8 +11,7 @@ torch = pytest.importorskip("torch")
 
 from vsplade.errors import InputError
 from vsplade.train import losses
-from vsplade.train.losses import Side
-from vsplade.train.lr_schedule import flops_share, rate_share
+from vsplade.train.losses import Side, flops_share, rate_share
 from vsplade.train.training_config import PaperConfig, load_config
 
 

@@ -81,7 +81,7 @@ def test_masking_takes_the_heavier_half() -> None:
         def encode_query(self, text: str, statistics: object = None) -> SparseVector:
             return vector(turbine=3.0, steam=2.0, engine=1.0)
 
-    kept = mask_queries(Fixed()).encode_query("any")
+    kept = mask_queries(Fixed())("any", None)
     wanted = vector(steam=2.0, engine=1.0)
     assert kept.terms.tolist() == wanted.terms.tolist()
     assert kept.weights.tolist() == wanted.weights.tolist()

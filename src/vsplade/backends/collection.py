@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
 from vsplade.store.durable import to_bytes
 from vsplade.store.manifest import JsonValue
-from vsplade.types import Direction, SparseVector
+from vsplade.store.meaning_windows import MAX_WINDOWS
+from vsplade.types import Direction, SparseVector, Windows
 
 FORMAT = 1
 """Of what is kept on an engine; another number is refused."""
@@ -137,3 +140,36 @@ class Collection(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def nearest_pages(
+    find: Callable[[int], Sequence[tuple[str, float]]], k: int, narrowing: Narrowing, most: int
+) -> dict[str, float]:
+    """The keys of ``k`` pages and the cosine of the best window of each, best first.
+
+    ``find(limit)`` gives pages' keys and cosines of so many windows; more are asked for until there are
+    enough pages.
+    """
+    limit = 4 * k if narrowing.among is None else MAX_WINDOWS * len(narrowing.among)
+    while True:
+        limit = min(limit, most)
+        found, best = find(limit), dict[str, float]()
+        for key, cosine in found:
+            best.setdefault(key, cosine)  # the best of a page comes first
+        if len(best) >= k or len(found) < limit or limit == most:
+            return dict(list(best.items())[:k])
+        limit *= 4
+
+
+def joined_windows(rows: Sequence[tuple[str, int, Any, int]]) -> dict[str, Windows]:
+    """By page: of rows of (page's key, number on the page, codes, cluster)."""
+    parts: dict[str, list[tuple[int, Any, int]]] = {}
+    for page_key, number, codes, cluster in rows:
+        parts.setdefault(page_key, []).append((number, codes, cluster))
+    return {
+        key: Windows(
+            np.rint(np.array([codes for _, codes, _ in group], np.float32)).astype(np.int8),
+            np.array([cluster for _, _, cluster in group], np.uint16),
+        )
+        for key, group in ((key, sorted(group, key=lambda part: part[0])) for key, group in parts.items())
+    }

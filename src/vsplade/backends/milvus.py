@@ -15,7 +15,14 @@ import numpy as np
 from pymilvus import MilvusClient, MilvusException
 
 from vsplade.backends.address import TOKEN, Address
-from vsplade.backends.collection import FoundRow, Narrowing, Row, batched
+from vsplade.backends.collection import (
+    FoundRow,
+    Narrowing,
+    Row,
+    batched,
+    joined_windows,
+    nearest_pages,
+)
 from vsplade.backends.milvus_filter import ALL_TERMS, expression, for_filters, has_lists
 from vsplade.backends.milvus_records import joined, name_key, pieces
 from vsplade.backends.milvus_schema import (
@@ -31,7 +38,6 @@ from vsplade.backends.milvus_schema import (
     create_records,
     create_windows,
 )
-from vsplade.backends.near_windows import joined_windows, nearest_pages
 from vsplade.errors import EngineError, InputError
 from vsplade.store.manifest import JsonValue
 from vsplade.store.postings import MAX_VOCABULARY

@@ -12,9 +12,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from vsplade.backends.address import Address
-from vsplade.backends.collection import FoundRow, Narrowing, Row, batched
+from vsplade.backends.collection import (
+    FoundRow,
+    Narrowing,
+    Row,
+    batched,
+    joined_windows,
+    nearest_pages,
+)
 from vsplade.backends.milvus_filter import for_filters
-from vsplade.backends.near_windows import joined_windows, nearest_pages
 from vsplade.backends.qdrant_filter import make_filter
 from vsplade.store.manifest import JsonValue
 from vsplade.types import Direction, SparseVector, Windows

@@ -6,9 +6,16 @@ from vsplade.evaluate.dataset import Dataset, load_dataset, read_page_texts
 from vsplade.evaluate.evaluator import EvalReport, bm25_encoder, encode_texts, evaluate_dataset
 from vsplade.evaluate.fusion import Fusion, fuse_report
 from vsplade.evaluate.kept_vectors import PageVectors
-from vsplade.evaluate.measures import MEASURES, active_terms, flops, measure, per_query
+from vsplade.evaluate.measures import (
+    MEASURES,
+    Significance,
+    active_terms,
+    flops,
+    measure,
+    paired_bootstrap,
+    per_query,
+)
 from vsplade.evaluate.runs import Run, read_run, write_run
-from vsplade.evaluate.significance import Significance, paired_bootstrap
 
 __all__ = [
     "MEASURES",

@@ -8,49 +8,21 @@ The paper does not list its subsets of v3 by name; these are the ones whose page
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import resources
 
 from vsplade.errors import InputError
 
-BENCHMARKS: Mapping[str, Mapping[str, str]] = {
-    "vidore-v1": {
-        "arxivqa": "vidore/arxivqa_test_subsampled",
-        "docvqa": "vidore/docvqa_test_subsampled",
-        "infovqa": "vidore/infovqa_test_subsampled",
-        "tatdqa": "vidore/tatdqa_test",
-        "ai": "vidore/syntheticDocQA_artificial_intelligence_test",
-        "energy": "vidore/syntheticDocQA_energy_test",
-        "government": "vidore/syntheticDocQA_government_reports_test",
-        "healthcare": "vidore/syntheticDocQA_healthcare_industry_test",
-    },
-    "vidore-v2": {
-        "biomedical": "vidore/biomedical_lectures_v2",
-        "economics": "vidore/economics_reports_v2",
-        "esg": "vidore/esg_reports_v2",
-        "esg-human": "vidore/esg_reports_human_labeled_v2",
-    },
-    "vidore-v3": {
-        "computer-science": "vidore/vidore_v3_computer_science",
-        "finance": "vidore/vidore_v3_finance_en",
-        "hr": "vidore/vidore_v3_hr",
-        "industrial": "vidore/vidore_v3_industrial",
-        "pharmaceuticals": "vidore/vidore_v3_pharmaceuticals",
-    },
-    "visrag": {
-        "arxivqa": "openbmb/VisRAG-Ret-Test-ArxivQA",
-        "chartqa": "openbmb/VisRAG-Ret-Test-ChartQA",
-        "infovqa": "openbmb/VisRAG-Ret-Test-InfoVQA",
-        "mpdocvqa": "openbmb/VisRAG-Ret-Test-MP-DocVQA",
-        "plotqa": "openbmb/VisRAG-Ret-Test-PlotQA",
-        "slidevqa": "openbmb/VisRAG-Ret-Test-SlideVQA",
-    },
-    "visdoc-ood": {
-        "mmlongbench-doc": "VLM2Vec/MMLongBench-doc",
-        "mmlongbench-page": "VLM2Vec/MMLongBench-page-fixed",
-        "vidoseek-doc": "VLM2Vec/ViDoSeek",
-        "vidoseek-page": "VLM2Vec/ViDoSeek-page-fixed",
-    },
-    "irpapers": {"irpapers": "weaviate/IRPAPERS"},
-}
+
+def _read() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for row in (resources.files("vsplade.evaluate") / "benchmarks.tsv").read_text("utf-8").splitlines()[1:]:
+        group, subset, repository = row.split("\t")
+        found.setdefault(group, {})[subset] = repository
+    return found
+
+
+BENCHMARKS: Mapping[str, Mapping[str, str]] = _read()
+"""Benchmark -> subset -> the hub's data set."""
 
 
 def is_benchmark(name: str) -> bool:

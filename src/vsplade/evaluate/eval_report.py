@@ -13,7 +13,7 @@ from typing import Any
 
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.evaluate.evaluator import EvalReport
-from vsplade.evaluate.significance import Significance, paired_bootstrap
+from vsplade.evaluate.measures import Significance, paired_bootstrap
 
 _COLUMNS: tuple[tuple[str, Callable[[EvalReport], str]], ...] = (
     ("data set", lambda r: r.dataset),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,18 +14,21 @@ import numpy as np
 from vsplade.backends.address import Where
 from vsplade.backends.open_writer import open_writer
 from vsplade.encode import load_encoder
+from vsplade.encode.keyed import encode_keyed
 from vsplade.encode.text import TextEncoder, TextOptions
-from vsplade.errors import InputError
+from vsplade.errors import InputError, PageError
 from vsplade.evaluate.dataset import Dataset, load_dataset, read_page_texts
-from vsplade.evaluate.encoding import encode_files
 from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.evaluate.measures import PerQuery, active_terms, averages, flops, per_query
 from vsplade.evaluate.runs import Run
+from vsplade.pages import FileProblem, SourceFile, render_for
 from vsplade.search.open_index import open_index
 from vsplade.store.identity import EncoderIdentity
-from vsplade.types import Encoder, SparseVector, TextReadingEncoder
+from vsplade.types import Encoder, Page, SparseVector, TermStatistics, TextReadingEncoder
 
 Json = dict[str, object]
+Weigh = Callable[[str, TermStatistics], SparseVector]
+"""Queries to vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +123,51 @@ def evaluate_dataset(
     return _judge(dataset, chosen, vectors, k, seconds, notes, where)
 
 
+def encode_files(
+    dataset: Dataset,
+    encoder: Encoder,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[tuple[str, SparseVector]]:
+    """(page id, vector) for every page, in order.
+
+    A page that cannot be read stops the evaluation: leaving it out would change the score silently.
+    ``progress`` is called with (files done, files in all).
+    """
+    if not dataset.files:
+        raise PageError(f"{dataset.path} has neither images/ nor pdfs/: give page texts or page vectors.")
+    sources = [SourceFile(str(file.resolve()), file.stem) for file in dataset.files]
+
+    def pages() -> Iterator[tuple[str, Page]]:
+        done = 0
+        # A generator abandoned on an error must not leave worker processes behind.
+        with closing(render_for(encoder, sources, workers=workers)) as results:
+            for result in results:
+                if isinstance(result, FileProblem):
+                    where = result.path if result.page is None else f"{result.path}, page {result.page}"
+                    raise PageError(
+                        f"{where}: {result.reason}. Repair or replace the file, then evaluate again."
+                    )
+                yield result.page.id, result.page
+                if result.page.number == result.pages:
+                    done += 1
+                    if progress is not None:
+                        progress(done, len(sources))
+
+    yield from encode_keyed(encoder, pages())
+
+
 def search_queries(
-    dataset: Dataset, encoder: Encoder, vectors: PageVectors, k: int, where: Where | None = None
+    dataset: Dataset,
+    encoder: Encoder,
+    vectors: PageVectors,
+    k: int,
+    where: Where | None = None,
+    weigh: Weigh | None = None,
 ) -> tuple[Run, list[SparseVector], list[float]]:
     """The judged queries through a real index, in a temporary folder unless ``where`` names another place:
-    run, query vectors, seconds a query."""
+    run, query vectors, seconds a query. ``weigh`` takes the place of the encoder's own way with queries.
+    """
     run: Run = {}
     query_vectors: list[SparseVector] = []
     seconds: list[float] = []
@@ -137,7 +181,8 @@ def search_queries(
         index = open_index(place, encoder)
         for query in dataset.judged:
             start = time.perf_counter()
-            vector = index.encode_query(dataset.queries[query])
+            text = dataset.queries[query]
+            vector = index.encode_query(weigh(text, index) if weigh else text)
             hits = index.search(vector, k)
             seconds.append(time.perf_counter() - start)
             run[query] = {hit.id: hit.score for hit in hits}

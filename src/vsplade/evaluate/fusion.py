@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from vsplade.encode.with_text import PairedEncoder
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset
-from vsplade.evaluate.encoding import WithQueries
 from vsplade.evaluate.evaluator import EvalReport, search_queries
 from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.evaluate.measures import averages, measure, per_query
@@ -78,5 +77,5 @@ def text_half_run(dataset: Dataset, encoder: Encoder, vectors: PageVectors, k: i
             f"The encoder {encoder.name!r} keeps no text layers. Give --encoder {encoder.name}+text, or "
             "another run with --fuse-with."
         )
-    run, _, _ = search_queries(dataset, WithQueries(encoder, encoder.encode_text_query), vectors, k)
+    run, _, _ = search_queries(dataset, encoder, vectors, k, weigh=encoder.encode_text_query)
     return run, {page for page, vector in vectors.items() if not encoder.has_text(vector)}

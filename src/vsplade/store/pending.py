@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.store import merging
 from vsplade.store.durable import damaged, write_durably
 from vsplade.store.file_names import FileNames
 from vsplade.store.manifest import Manifest, SegmentEntry
@@ -21,6 +20,8 @@ from vsplade.store.sources import damaged_segments
 from vsplade.store.tombstones import pack_tombstones, read_live
 from vsplade.types import Windows
 
+FAN_OUT = 8
+"""Neighbours that are joined, at least, when a commit does it by itself."""
 MAX_BYTES = 384 << 20
 """Size, roughly, at which buffered pages become a segment; bounds the writer's memory."""
 
@@ -107,7 +108,7 @@ class WorkingSegments:
     def merge(self, fan_out: int) -> None:
         """Join runs of at least ``fan_out`` small neighbours; rewrite what is mostly deleted."""
         while True:
-            run = merging.find_run(
+            run = find_run(
                 [working.live_pages for working in self._all],
                 [working.segment.pages for working in self._all],
                 [working.segment.container.size for working in self._all],
@@ -199,3 +200,38 @@ class WorkingSegments:
         path = self._names.new("deleted")
         write_durably(path, [body])
         return replace(entry, deleted=count, tombstones=path.name, tombstones_crc32=zlib.crc32(body))
+
+
+def _tier(pages: int) -> int:
+    """0 for 1..7 pages, 1 for 8..63, ...: a page is rewritten at most once a tier."""
+    return (max(pages, 1).bit_length() - 1) // 3
+
+
+def find_run(
+    live: Sequence[int],
+    pages: Sequence[int],
+    sizes: Sequence[int],
+    fan_out: int,
+    max_pages: int,
+    max_bytes: int,
+) -> tuple[int, int] | None:
+    """Which segments to join, (first, last): ``fan_out`` or more neighbours of a tier or below that fit into
+    one segment; else a segment of which most pages are deleted, alone; else None. Only neighbours: the page
+    order, which breaks ties, must not change."""
+    for tier in range(_tier(max_pages) + 1):
+        first = 0
+        while first < len(live):
+            last, size, weight = first, 0, 0
+            while last < len(live) and _tier(live[last]) <= tier:
+                if size + live[last] > max_pages or weight + sizes[last] > max_bytes:
+                    break
+                size += live[last]
+                weight += sizes[last]
+                last += 1
+            if last - first >= fan_out:
+                return first, last
+            first += 1
+    for position, (alive, total) in enumerate(zip(live, pages, strict=True)):
+        if 0 < alive * 2 < total:
+            return position, position + 1
+    return None

@@ -28,8 +28,7 @@ from vsplade.train import lora
 from vsplade.train import training_checkpoint as files
 from vsplade.train.batches import BatchPlan, Loader, TrainingBatch
 from vsplade.train.distributed import World, joined
-from vsplade.train.losses import Parts, Side, page_losses
-from vsplade.train.lr_schedule import flops_share, rate_share
+from vsplade.train.losses import Parts, Side, flops_share, page_losses, rate_share
 from vsplade.train.pairs import ImagePairs
 from vsplade.train.training_config import PaperConfig, differences
 

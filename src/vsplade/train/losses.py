@@ -1,4 +1,4 @@
-"""The paper's three loss groups, written as its equations are.
+"""The paper's three loss groups, written as its equations are, and how their weights change over a run.
 
 Vectors are dense, (batch, vocabulary). A temperature divides scores; the mean is over the batch.
 """
@@ -97,3 +97,21 @@ def page_losses(
             parts["cosine"] = cosine_alignment(page.weights, caption.weights)
             total = total + config.cosine_weight * parts["cosine"]
     return Parts(total, parts)
+
+
+def rate_share(step: int, steps: int, warm_up: float, decay: float) -> float:
+    """Warm-up, stable, decay: the share of the highest rate at a step (from 0), linear at both ends."""
+    rising, falling = round(steps * warm_up), round(steps * decay)
+    if step < rising:
+        return (step + 1) / rising
+    if step >= steps - falling:
+        return max(0.0, (steps - step) / (falling + 1))
+    return 1.0
+
+
+def flops_share(step: int, steps: int, kind: str) -> float:
+    """The share of the FLOPS weight at a step: 0 at the first, all of it from ``steps`` on."""
+    if steps == 0 or step >= steps:
+        return 1.0
+    share = step / steps
+    return share * share if kind == "quadratic" else share

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.modernvbert.adapters import files_folder
-from vsplade.encode.modernvbert.open_model import open_model
 from vsplade.encode.modernvbert.processor import IMAGE, Grid, PageProcessor
+from vsplade.encode.modernvbert.query import open_model
 from vsplade.encode.query_length import check_query_length
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.types import Box, Page, SparseVector, TermStatistics, Vocabulary

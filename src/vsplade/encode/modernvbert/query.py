@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 
 from vsplade.cache import cache_folder
 from vsplade.encode.modernvbert import adapters
+from vsplade.encode.modernvbert.find_model import find_model
 from vsplade.encode.modernvbert.processor import ProcessorSettings, load_tokenizer
 from vsplade.encode.modernvbert.tensors import TensorFile
-from vsplade.errors import InputError
+from vsplade.errors import InputError, MissingExtraError
 from vsplade.jsonl import read_object
 from vsplade.types import SparseVector
 
@@ -141,6 +142,24 @@ def cached_side(name: str, bag: bool = False) -> Path:
     readable = "".join(char if char.isalnum() or char in "-_." else "-" for char in Path(name).name)[-60:]
     number = hashlib.blake2b(name.encode(), digest_size=6).hexdigest()
     return cache_folder() / "query" / f"{readable}-{number}{'-bag' if bag else ''}"
+
+
+def open_model(model: str, download: bool, bag: bool = False) -> tuple[QuerySide, Path | None]:
+    """The query side, and the model's folder unless there is the query side alone. With ``bag`` every word of
+    a query weighs 1.
+    """
+    known = Path(model).expanduser()
+    if known.is_dir() and has_side(known) and not (known / "config.json").is_file():
+        return open_side(known.resolve()), None
+    name = str(known.resolve()) if known.is_dir() else model
+    try:
+        folder = find_model(model, download=download)
+    except (InputError, MissingExtraError):
+        kept = cached_side(name, bag)
+        if has_side(kept):  # the model is gone or out of reach; searching needs the side only
+            return open_side(kept), None
+        raise
+    return cached(folder, name, bag), folder
 
 
 def query_weights(model: Path) -> NDArray[np.float32]:
