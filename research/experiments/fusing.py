@@ -38,14 +38,14 @@ def fusion_at_scale(dataset: Dataset, runs: Mapping[str, Run]) -> list[Row]:
     rows: list[Row] = []
     for first, second in combinations(runs, 2):
         pair = [runs[first], runs[second]]
-        tuned = tune_weights(pair, value)
-        joined = fuse_runs(pair, tuned.weights, depth=100)
+        weights = tune_weights(pair, value)
+        joined = fuse_runs(pair, weights, depth=100)
         for name in CUTS:
             alone, fused = [value(run, name) for run in pair], value(joined, name)
             rows.append(
                 {"fusion": f"{first} + {second}", "measure": name, "first": round(alone[0], 4),
                  "second": round(alone[1], 4), "fused": round(fused, 4), "gain": round(fused - max(alone), 4),
-                 "weight of the first": tuned.weights[0]}
+                 "weight of the first": weights[0]}
             )  # fmt: skip
     return rows
 

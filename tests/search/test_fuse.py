@@ -102,10 +102,10 @@ def test_tuning_finds_the_best_mix() -> None:
     def right_first(run: dict[str, dict[str, float]]) -> float:
         return sum(next(iter(pages)) == "right" for pages in run.values()) / len(run)
 
-    tuned = tune_weights([first, second], right_first)
-    assert tuned.value == 1.0
-    assert tuned.alone == (0.5, 0.5)
-    assert tuned.weights == (0.5, 0.5)  # many mixes are as good: the most even one is kept
+    weights = tune_weights([first, second], right_first)
+    assert weights == (0.5, 0.5)  # many mixes are as good: the most even one is kept
+    assert right_first(fuse_runs([first, second], weights)) == 1.0
+    assert right_first(first) == right_first(second) == 0.5
     with pytest.raises(InputError, match="divides 1"):
         tune_weights([first, second], right_first, step=0.3)
 

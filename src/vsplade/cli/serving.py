@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -21,7 +20,7 @@ from vsplade.cli.common import (
     printable,
     say,
 )
-from vsplade.errors import InputError, MissingExtraError, VspladeError
+from vsplade.errors import InputError, VspladeError
 
 
 @click.command()
@@ -92,9 +91,8 @@ def serve(
 
     Only this machine can reach it, unless --host says otherwise; then a key is needed.
     """
-    with needs_serve():
-        from vsplade.serve.settings import ServeLimits, Settings, check_exposure, default_uploads
-        from vsplade.serve.supervisor import Supervisor
+    from vsplade.serve.settings import ServeLimits, Settings, check_exposure, default_uploads
+    from vsplade.serve.supervisor import Supervisor
 
     keys = read_keys(key_file)
     check_exposure(host, keys)
@@ -129,16 +127,6 @@ def mcp(index_dir: Where, as_json: bool) -> None:
     from vsplade.serve.mcp import make_server
 
     make_server(index_dir).run("stdio")
-
-
-@contextmanager
-def needs_serve() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "anyio"):
-            raise
-        raise MissingExtraError("vsplade serve", "serve") from error
 
 
 def read_keys(key_file: Path | None) -> tuple[str, ...]:

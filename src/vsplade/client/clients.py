@@ -9,8 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Unpack
 
+from vsplade.client import requests
 from vsplade.client.answers import ClientError, Document, Job, Match, Places, SearchResult
-from vsplade.client.requests import Ask, Asking, Conditions, Switches, checked
+from vsplade.client.requests import Answer, Ask, Conditions, Switches, checked
 from vsplade.errors import MissingExtraError
 
 try:
@@ -21,10 +22,9 @@ except ModuleNotFoundError as error:
 POLL_SECONDS = 0.2
 
 
-class _Options:
-    def __init__(self, url: str, key: str | None, timeout: float) -> None:
-        headers = {"authorization": f"Bearer {key}"} if key else {}
-        self.given: dict[str, Any] = {"base_url": url, "headers": headers, "timeout": timeout}
+def _options(url: str, key: str | None, timeout: float) -> dict[str, Any]:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    return {"base_url": url, "headers": headers, "timeout": timeout}
 
 
 class Client:
@@ -33,9 +33,9 @@ class Client:
     def __init__(
         self, url: str, key: str | None = None, *, timeout: float = 30.0, transport: Any = None
     ) -> None:
-        self._http = httpx.Client(**_Options(url, key, timeout).given, transport=transport)
+        self._http = httpx.Client(**_options(url, key, timeout), transport=transport)
 
-    def _send(self, ask: Ask) -> Any:
+    def _send(self, ask: Ask[Answer]) -> Answer:
         try:
             answer = self._http.request(
                 ask.method, ask.path, params=ask.params, json=ask.json, content=ask.content
@@ -48,53 +48,49 @@ class Client:
         self, query: str, k: int = 10, filter: Conditions = None, **switches: Unpack[Switches]
     ) -> SearchResult:
         """The best pages."""
-        return SearchResult.of(self._send(Asking.search(query, k, filter, **switches)))
+        return self._send(requests.search(query, k, filter, **switches))
 
     def search_batch(
         self, queries: Sequence[str], k: int = 10, filter: Conditions = None, *, words_only: bool = False
     ) -> list[SearchResult]:
-        answer = self._send(Asking.search_batch(queries, k, filter, words_only=words_only))
-        return [SearchResult.of(one) for one in answer["results"]]
+        return self._send(requests.search_batch(queries, k, filter, words_only=words_only))
 
     def explain(self, query: str, id: str) -> list[Match]:
-        return [Match.of(match) for match in self._send(Asking.explain(query, id))["matches"]]
+        return self._send(requests.explain(query, id))
 
     def places(self, id: str, query: str) -> Places:
-        return Places.of(self._send(Asking.places(id, query)))
+        return self._send(requests.places(id, query))
 
     def text(self, id: str) -> str:
         """The page's words: its text layer, or what was read from the picture."""
-        return str(self._send(Asking.text(id))["text"])
+        return self._send(requests.text(id))
 
     def image(self, id: str, edge: int = 1600, query: str | None = None) -> bytes:
         """A JPEG of the page; with a query, its words are marked."""
-        picture: bytes = self._send(Asking.image(id, edge, query))
-        return picture
+        return self._send(requests.image(id, edge, query))
 
     def embed_sparse(self, texts: Sequence[str]) -> list[dict[int, float]]:
-        answer = self._send(Asking.embed_sparse(texts))
-        return [{entry["index"]: entry["value"] for entry in one} for one in answer]
+        return self._send(requests.embed_sparse(texts))
 
     def status(self) -> dict[str, Any]:
-        answer: dict[str, Any] = self._send(Ask("GET", "/v1/status"))
-        return answer
+        return self._send(requests.status())
 
     def documents(self, offset: int = 0, limit: int = 100) -> list[Document]:
-        return [Document.of(one) for one in self._send(Asking.documents(offset, limit))["documents"]]
+        return self._send(requests.documents(offset, limit))
 
     def upload(self, path: str | Path, metadata: Mapping[str, Any] | None = None) -> Job:
         """Send a file of this machine; ``wait`` tells when it can be searched."""
-        return Job.of(self._send(Asking.upload(Path(path), metadata)))
+        return self._send(requests.upload(Path(path), metadata))
 
     def add_paths(self, paths: Sequence[str], metadata: Mapping[str, Any] | None = None) -> Job:
         """Add files of the server, by their paths there."""
-        return Job.of(self._send(Asking.add_paths(paths, metadata)))
+        return self._send(requests.add_paths(paths, metadata))
 
     def delete(self, doc_id: str) -> Job:
-        return Job.of(self._send(Asking.delete(doc_id)))
+        return self._send(requests.delete(doc_id))
 
     def job(self, id: str) -> Job:
-        return Job.of(self._send(Asking.job(id)))
+        return self._send(requests.job(id))
 
     def wait(self, job: Job, timeout: float = 600.0) -> Job:
         """Until the job has ended; a job that failed is returned as well."""
@@ -124,9 +120,9 @@ class AsyncClient:
     def __init__(
         self, url: str, key: str | None = None, *, timeout: float = 30.0, transport: Any = None
     ) -> None:
-        self._http = httpx.AsyncClient(**_Options(url, key, timeout).given, transport=transport)
+        self._http = httpx.AsyncClient(**_options(url, key, timeout), transport=transport)
 
-    async def _send(self, ask: Ask) -> Any:
+    async def _send(self, ask: Ask[Answer]) -> Answer:
         try:
             answer = await self._http.request(
                 ask.method, ask.path, params=ask.params, json=ask.json, content=ask.content
@@ -138,49 +134,45 @@ class AsyncClient:
     async def search(
         self, query: str, k: int = 10, filter: Conditions = None, **switches: Unpack[Switches]
     ) -> SearchResult:
-        return SearchResult.of(await self._send(Asking.search(query, k, filter, **switches)))
+        return await self._send(requests.search(query, k, filter, **switches))
 
     async def search_batch(
         self, queries: Sequence[str], k: int = 10, filter: Conditions = None, *, words_only: bool = False
     ) -> list[SearchResult]:
-        answer = await self._send(Asking.search_batch(queries, k, filter, words_only=words_only))
-        return [SearchResult.of(one) for one in answer["results"]]
+        return await self._send(requests.search_batch(queries, k, filter, words_only=words_only))
 
     async def explain(self, query: str, id: str) -> list[Match]:
-        return [Match.of(match) for match in (await self._send(Asking.explain(query, id)))["matches"]]
+        return await self._send(requests.explain(query, id))
 
     async def places(self, id: str, query: str) -> Places:
-        return Places.of(await self._send(Asking.places(id, query)))
+        return await self._send(requests.places(id, query))
 
     async def text(self, id: str) -> str:
-        return str((await self._send(Asking.text(id)))["text"])
+        return await self._send(requests.text(id))
 
     async def image(self, id: str, edge: int = 1600, query: str | None = None) -> bytes:
-        picture: bytes = await self._send(Asking.image(id, edge, query))
-        return picture
+        return await self._send(requests.image(id, edge, query))
 
     async def embed_sparse(self, texts: Sequence[str]) -> list[dict[int, float]]:
-        answer = await self._send(Asking.embed_sparse(texts))
-        return [{entry["index"]: entry["value"] for entry in one} for one in answer]
+        return await self._send(requests.embed_sparse(texts))
 
     async def status(self) -> dict[str, Any]:
-        answer: dict[str, Any] = await self._send(Ask("GET", "/v1/status"))
-        return answer
+        return await self._send(requests.status())
 
     async def documents(self, offset: int = 0, limit: int = 100) -> list[Document]:
-        return [Document.of(one) for one in (await self._send(Asking.documents(offset, limit)))["documents"]]
+        return await self._send(requests.documents(offset, limit))
 
     async def upload(self, path: str | Path, metadata: Mapping[str, Any] | None = None) -> Job:
-        return Job.of(await self._send(Asking.upload(Path(path), metadata)))
+        return await self._send(requests.upload(Path(path), metadata))
 
     async def add_paths(self, paths: Sequence[str], metadata: Mapping[str, Any] | None = None) -> Job:
-        return Job.of(await self._send(Asking.add_paths(paths, metadata)))
+        return await self._send(requests.add_paths(paths, metadata))
 
     async def delete(self, doc_id: str) -> Job:
-        return Job.of(await self._send(Asking.delete(doc_id)))
+        return await self._send(requests.delete(doc_id))
 
     async def job(self, id: str) -> Job:
-        return Job.of(await self._send(Asking.job(id)))
+        return await self._send(requests.job(id))
 
     async def wait(self, job: Job, timeout: float = 600.0) -> Job:
         until = time.monotonic() + timeout

@@ -61,7 +61,7 @@ def fuse_report(
         return measure(dataset.qrels, run, [measure_name])[measure_name]
 
     if tune:
-        shares = tune_weights(runs, value, method=method, unseen=unseen).weights
+        shares = tune_weights(runs, value, method=method, unseen=unseen)
     run = fuse_runs(runs, shares, method, depth=100, unseen=unseen)
     values = per_query(dataset.qrels, run)
     name = " + ".join([report.encoder, *others])

@@ -33,7 +33,6 @@ class EncodeOptions:
 
     limits: Limits = field(default_factory=Limits)
     workers: int | None = None
-    thumbnails: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +93,7 @@ class _Work:
 
     def pages(self, encoder: Encoder) -> Iterator[StoredPage]:
         options = self._options
-        rendered = render_for(
-            encoder,
-            self._sources(),
-            thumbnail=options.thumbnails,
-            limits=options.limits,
-            workers=options.workers,
-        )
+        rendered = render_for(encoder, self._sources(), limits=options.limits, workers=options.workers)
         with closing(rendered):
             for item, vector in encode_keyed(encoder, self._readable(rendered)):
                 page, file = item.page, self._places[item.page.path]
@@ -114,7 +107,7 @@ class _Work:
                     "pages": item.pages,
                     "hash": record.hash,
                 }
-                yield StoredPage(page.id, vector, {**page.metadata, **own}, item.thumbnail or b"")
+                yield StoredPage(page.id, vector, {**page.metadata, **own})
 
     def _readable(
         self, rendered: Iterator[RenderedPage | FileProblem]

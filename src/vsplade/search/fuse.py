@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from vsplade.errors import InputError
 
@@ -95,15 +94,6 @@ def fuse_runs(
     return {query: dict(list(pages.items())[:depth]) for query, pages in fused.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Tuned:
-    """The best weights that were found, their value, and the value of each retriever alone."""
-
-    weights: tuple[float, ...]
-    value: float
-    alone: tuple[float, ...]
-
-
 def tune_weights(
     runs: Sequence[Runs],
     measure: Callable[[dict[str, dict[str, float]]], float],
@@ -111,7 +101,7 @@ def tune_weights(
     method: str = "rsf",
     depth: int | None = 100,
     unseen: Unseen | None = None,
-) -> Tuned:
+) -> tuple[float, ...]:
     """Try every combination of weights on a grid of ``step`` and keep the best by ``measure``.
 
     ``measure`` takes a fused run and returns what is to be large (NDCG@5 on a dev set). Between equally good
@@ -124,9 +114,7 @@ def tune_weights(
     for grid in _compositions(parts, len(runs)):
         weights = tuple(part / parts for part in grid)
         tried[weights] = measure(fuse_runs(runs, weights, method, depth, unseen))
-    best = max(tried, key=lambda weights: (tried[weights], -max(weights), weights))
-    corners = [tuple(float(i == j) for j in range(len(runs))) for i in range(len(runs))]
-    return Tuned(best, tried[best], tuple(tried[corner] for corner in corners))
+    return max(tried, key=lambda weights: (tried[weights], -max(weights), weights))
 
 
 def min_max(scores: Scores) -> dict[str, float]:

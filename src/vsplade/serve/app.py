@@ -38,6 +38,10 @@ NOT_READY = "The index cannot be searched yet. The server's log says why."
 _SCRIPTS = ("app.js", "api.js", "dom.js", "library.js", "viewer.js")
 STATIC = {**dict.fromkeys(_SCRIPTS, "text/javascript"), "style.css": "text/css", "icon.svg": "image/svg+xml"}
 _JSON = "application/json"
+_WORDS = {
+    404: ("not_found", "There is nothing at this address."),
+    405: ("wrong_method", "Not with this method."),
+}
 
 
 class Server:
@@ -53,13 +57,9 @@ class Server:
         self.pages = PageRoutes(self.library, self.answers, settings.limits)
 
     def app(self) -> App:
-        routes = Starlette(routes=self._routes(), lifespan=self._lifespan, exception_handlers={
-            HTTPException: _http_error,
-            RequestError: _request_error,
-            VspladeError: _vsplade_error,
-            ClientDisconnect: _gone,
-            Exception: _bug,
-        })  # fmt: skip
+        kinds = (HTTPException, RequestError, VspladeError, ClientDisconnect, Exception)
+        handlers = dict.fromkeys(kinds, _error)
+        routes = Starlette(routes=self._routes(), lifespan=self._lifespan, exception_handlers=handlers)
         routes.router.redirect_slashes = False
         self._gate = Gate(routes, self.settings, self.metrics, self.answers.quick)
         return self._gate
@@ -264,41 +264,20 @@ def _file(name: str, media_type: str) -> Response:
     return Response(content, media_type=media_type, headers={**headers, "cache-control": "no-cache"})
 
 
-def _answer(error: RequestError) -> Response:
+async def _error(request: Request, error: Exception) -> Response:
+    """Whatever a route raises, as JSON."""
+    if isinstance(error, HTTPException):
+        code, message = _WORDS.get(error.status_code, ("failed", error.detail))
+        return Response(error_body(code, message), error.status_code, dict(error.headers or {}), _JSON)
+    if isinstance(error, VspladeError):
+        print(f"vsplade serve: {type(error).__name__}: {error}", flush=True)
+        error = from_vsplade(error)
+    elif isinstance(error, ClientDisconnect):
+        error = RequestError(400, "gone", "The client left before its request was whole.")
+    elif not isinstance(error, RequestError):
+        error = RequestError(500, "bug", "The server failed on this request; its log has the trace.")
     headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
     return Response(error.body(), error.status, headers, _JSON)
-
-
-async def _request_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    return _answer(error)
-
-
-async def _vsplade_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, VspladeError)
-    print(f"vsplade serve: {type(error).__name__}: {error}", flush=True)
-    return _answer(from_vsplade(error))
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    words = {
-        404: ("not_found", "There is nothing at this address."),
-        405: ("wrong_method", "Not with this method."),
-    }
-    code, message = words.get(error.status_code, ("failed", error.detail))
-    return Response(error_body(code, message), error.status_code, dict(error.headers or {}), _JSON)
-
-
-async def _bug(request: Request, error: Exception) -> Response:
-    message = "The server failed on this request; its log has the trace."
-    return Response(error_body("bug", message), 500, media_type=_JSON)
-
-
-async def _gone(request: Request, error: Exception) -> Response:
-    return Response(
-        error_body("gone", "The client left before its request was whole."), 400, media_type=_JSON
-    )
 
 
 def create_app(settings: Settings, worker: int = 0) -> App:
