@@ -38,7 +38,7 @@ BYTES_PER_S = 5.8e9
 """Of a search at k = 10: what does not grow with the pages, and the bytes of postings that one core adds up a
 second."""
 MEANING_S = 1.6e-3
-"""Of a search by meaning, too: 400,000 pages, and not more for more."""
+"""Of a search by meaning, too: a million pages, and not more for more."""
 POSTINGS_PER_S = 7.9e6
 """That one core builds an index of."""
 JOIN_BYTES_PER_S = 0.75e9
