@@ -27,7 +27,7 @@ from research.paper.mixing import MixedConfig, MixedLoader, MixedPlan, text_loss
 from vsplade.errors import InputError
 from vsplade.train.losses import Side, flops, info_nce
 from vsplade.train.pairs import FolderPairs, shuffled
-from vsplade.train.pdfs import PdfOptions, pick_queries, prepare_pdfs
+from vsplade.train.pdfs import pick_queries, prepare_pdfs
 
 from .conftest import WORDS, picture
 
@@ -241,7 +241,7 @@ def test_pdfs_become_pairs(tmp_path: Path) -> None:
     source.mkdir()
     for name in ("paper.pdf", "scan.pdf"):
         (source / name).write_bytes((EXAMPLES / name).read_bytes())
-    counts = prepare_pdfs(source, tmp_path / "out", PdfOptions(longest_edge=200))
+    counts = prepare_pdfs(source, tmp_path / "out", 200)
     assert counts["pages"] > 0
     assert counts["skipped"] > 0  # the scan has no text layer
     pairs = FolderPairs(tmp_path / "out", True)
@@ -249,17 +249,17 @@ def test_pdfs_become_pairs(tmp_path: Path) -> None:
     first = pairs[0]
     assert first.query in (first.caption or "")
     assert 4 <= len(first.query.split()) <= 12
-    again = prepare_pdfs(source, tmp_path / "out", PdfOptions(longest_edge=200))
+    again = prepare_pdfs(source, tmp_path / "out", 200)
     assert (again["pairs"], again["pages"]) == (counts["pairs"], 0)
     (source / "paper.pdf").unlink()
     with pytest.raises(InputError, match="text layer"):
-        prepare_pdfs(source, tmp_path / "other", PdfOptions(longest_edge=200))
+        prepare_pdfs(source, tmp_path / "other", 200)
 
 
 def test_queries_from_text() -> None:
     text = "\n".join(f"line {n} has some words of its own in it" for n in range(20))
-    picked = pick_queries(text, PdfOptions(), "a_1")
+    picked = pick_queries(text, "a_1")
     assert len(picked) == 2
-    assert picked == pick_queries(text, PdfOptions(), "a_1")
-    assert picked != pick_queries(text, PdfOptions(), "a_2")
-    assert pick_queries("too short", PdfOptions(), "a") == []
+    assert picked == pick_queries(text, "a_1")
+    assert picked != pick_queries(text, "a_2")
+    assert pick_queries("too short", "a") == []

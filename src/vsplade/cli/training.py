@@ -93,13 +93,12 @@ def train(as_json: bool, **given: Any) -> None:
     interrupted.
     """
     with needs_extra("hf"):
-        from vsplade.train.adapt import Adaptation, adapt
+        from vsplade.train.adapt import adapt
 
-        options = Adaptation(**given)
         if os.environ.get("RANK", "0") == "0":  # under torchrun all processes come here; the first one speaks
-            _report(adapt(options, note), as_json)
+            _report(adapt(**given, say=note), as_json)
         else:
-            adapt(options)
+            adapt(**given)
 
 
 @click.command("query-side")

@@ -108,19 +108,10 @@ def load_dataset(
 def read_queries(path: Path) -> dict[str, str]:
     """``{"_id", "text"}`` lines; ids must be unique and texts must say something."""
     queries: dict[str, str] = {}
-    first_seen: dict[str, int] = {}
-    for line, identifier, text in read_id_text(path):
-        if identifier in first_seen:
-            raise InputError(
-                f"{path}, line {line}: query id {identifier!r} was used before, on line "
-                f"{first_seen[identifier]}. Ids must be unique."
-            )
+    for line, query, text in _read_texts(path, "query id {!r} was used", "Ids must be unique."):
         if not text.strip():
-            raise InputError(
-                f"{path}, line {line}: query {identifier!r} is empty. Give it a text or remove it."
-            )
-        first_seen[identifier] = line
-        queries[identifier] = text
+            raise InputError(f"{path}, line {line}: query {query!r} is empty. Give it a text or remove it.")
+        queries[query] = text
     if not queries:
         raise InputError(f"{path} holds no queries.")
     return queries
@@ -128,27 +119,18 @@ def read_queries(path: Path) -> dict[str, str]:
 
 def read_page_texts(path: str | Path, page_ids: Collection[str] | None = None) -> dict[str, str]:
     """Texts of pages (captions, OCR); a text may be empty, but every page must be one of ``page_ids``."""
-    path = Path(path)
     texts: dict[str, str] = {}
-    first_seen: dict[str, int] = {}
     held = None if page_ids is None else set(page_ids)
-    for line, identifier, text in read_id_text(path):
-        if identifier in first_seen:
-            raise InputError(
-                f"{path}, line {line}: page {identifier!r} was given before, on line "
-                f"{first_seen[identifier]}. Keep one text a page."
-            )
-        if held is not None and identifier not in held:
-            raise InputError(
-                f"{path}, line {line}: page {identifier!r} is not in the corpus ({len(held)} pages)."
-            )
-        first_seen[identifier] = line
-        texts[identifier] = text
+    for line, page, text in _read_texts(Path(path), "page {!r} was given", "Keep one text a page."):
+        if held is not None and page not in held:
+            raise InputError(f"{path}, line {line}: page {page!r} is not in the corpus ({len(held)} pages).")
+        texts[page] = text
     return texts
 
 
-def read_id_text(path: Path) -> Iterator[tuple[int, str, str]]:
-    """(line number, id, text) for each line of a jsonl file, plain or gzipped."""
+def _read_texts(path: Path, again: str, advice: str) -> Iterator[tuple[int, str, str]]:
+    """(line number, id, text) for each line of a jsonl file, plain or gzipped; an id stands once."""
+    first_seen: dict[str, int] = {}
     for line, record in read_objects(path):
         if "_id" not in record or "text" not in record:
             raise InputError(
@@ -159,6 +141,10 @@ def read_id_text(path: Path) -> Iterator[tuple[int, str, str]]:
             raise InputError(f'{path}, line {line}: "_id" must be a text, found {identifier!r}.')
         if not isinstance(text, str):
             raise InputError(f'{path}, line {line}: "text" must be a text, found {text!r}.')
+        before = first_seen.setdefault(str(identifier), line)
+        if before != line:
+            said = again.format(str(identifier))
+            raise InputError(f"{path}, line {line}: {said} before, on line {before}. {advice}")
         yield line, str(identifier), text
 
 

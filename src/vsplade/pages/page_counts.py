@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from vsplade.errors import VspladeError
 from vsplade.pages.limits import Limits
-from vsplade.pages.process import RendererProcess
+from vsplade.pages.process import RendererProcess, watch_clock
 
 
 class PageCounter:
@@ -20,9 +20,8 @@ class PageCounter:
         self._paths, self._seconds, self._tell = paths, limits.max_seconds, tell
         self._process = RendererProcess(told)
         self._closing = threading.Event()
-        self._threads = [
-            threading.Thread(target=work, daemon=True) for work in (self._count, self._watch_clock)
-        ]
+        clock = watch_clock([self._process], self._closing, self._seconds)
+        self._threads = [threading.Thread(target=self._count, daemon=True), clock]
         for thread in self._threads:
             thread.start()
 
@@ -47,10 +46,6 @@ class PageCounter:
                 return
         if not self._closing.is_set():
             self._process.bury(self._seconds)
-
-    def _watch_clock(self) -> None:
-        while self._threads[0].is_alive() and not self._closing.wait(min(0.2, self._seconds / 4)):
-            self._process.end_if_late()
 
     def close(self) -> None:
         self._closing.set()

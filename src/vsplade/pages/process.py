@@ -37,6 +37,19 @@ def worker_command(module: str = "vsplade.pages.render_worker") -> list[str]:
     return [sys.executable, "-P", "-m", module]
 
 
+def watch_clock(
+    processes: Sequence[RendererProcess], closing: threading.Event, seconds: float
+) -> threading.Thread:
+    """A thread that ends processes whose answers are overdue, until ``closing``; it is not started yet."""
+
+    def watch() -> None:
+        while not closing.wait(min(0.2, seconds / 4)):
+            for process in processes:
+                process.end_if_late()
+
+    return threading.Thread(target=watch, daemon=True)
+
+
 class RendererProcess:
     """One process at a time, started again when needed. Used by one thread; ``end_if_late`` by another."""
 

@@ -18,7 +18,7 @@ from vsplade.pages.discover import FileProblem
 from vsplade.pages.limits import Limits
 from vsplade.pages.naming import SourceFile
 from vsplade.pages.pixels import as_image
-from vsplade.pages.process import RendererProcess
+from vsplade.pages.process import RendererProcess, watch_clock
 from vsplade.pages.protocol import Header
 from vsplade.pages.render_queue import Chunk, Rendered, RenderedPage, Schedule
 from vsplade.pages.shared_memory import SharedSlots
@@ -136,7 +136,7 @@ class _Pool:
             threading.Thread(target=self._serve, args=(process,), daemon=True) for process in self._processes
         ]
         self._closing = threading.Event()
-        self._clock = threading.Thread(target=self._watch_clock, daemon=True)
+        self._clock = watch_clock(self._processes, self._closing, self._seconds)
 
     def start(self) -> None:
         for thread in (*self._threads, self._clock):
@@ -153,11 +153,6 @@ class _Pool:
         for process in self._processes:
             process.release()
         self._slots.close()
-
-    def _watch_clock(self) -> None:
-        while not self._closing.wait(min(0.2, self._seconds / 4)):
-            for process in self._processes:
-                process.end_if_late()
 
     def _serve(self, process: RendererProcess) -> None:
         try:

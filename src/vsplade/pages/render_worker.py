@@ -93,8 +93,27 @@ def reason(error: Exception) -> str:
     return f"is damaged: {error or type(error).__name__}"
 
 
+class LastFile:
+    """The file that was opened last, kept open: the next job is most often for the same one."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._key: tuple[object, ...] | None = None
+        self._file: OpenFile | None = None
+
+    def open(self, path: str) -> OpenFile:
+        state = os.stat(path)
+        key = (path, state.st_mtime_ns, state.st_size, state.st_ino)
+        if self._file is None or self._key != key:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+            self._file, self._key = open_file(path, self._limits), key
+        return self._file
+
+
 class Worker:
-    """Answers jobs. Keeps the last file open, because the next job is most often for the same one."""
+    """Answers jobs."""
 
     def __init__(self, output: int, setup: dict[str, Any], limits: Limits) -> None:
         self._output = output
@@ -104,15 +123,13 @@ class Worker:
         self._shared: int | None = setup["shared"]
         self._slot_bytes: int = setup["slot_bytes"]
         self._slots: list[int] = []
-        self._limits = limits
-        self._path: str | None = None
-        self._file: OpenFile | None = None
+        self._last = LastFile(limits)
 
     def run(self, job: Job) -> None:
         # The handlers below are wide on purpose: whatever a decoder throws at one file must reach the report
         # as that file's failure and leave the process fit for the next one.
         try:
-            file = self._open(job["path"])
+            file = self._last.open(job["path"])
         except Exception as error:
             self._send({"kind": "failed", "reason": reason(error)})
             return
@@ -129,16 +146,6 @@ class Worker:
                 self._send({"kind": "bad_page", "number": number, "reason": reason(error), "last": last})
         if not numbers:
             self._send({"kind": "done"})
-
-    def _open(self, path: str) -> OpenFile:
-        if self._file is not None and self._path == path:
-            return self._file
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        self._file = open_file(path, self._limits)
-        self._path = path
-        return self._file
 
     def _send_page(self, file: OpenFile, number: int, last: bool) -> None:
         edge = self._longest_edge or self._thumbnail

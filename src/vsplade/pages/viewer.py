@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from vsplade.errors import PageError
 from vsplade.pages.limits import Limits
 from vsplade.pages.pixels import as_image
-from vsplade.pages.process import RendererProcess, worker_command
+from vsplade.pages.process import RendererProcess, watch_clock, worker_command
 from vsplade.types import Box
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class PageViewer:
         for process in self._all:
             self._free.put(process)
         self._closing = threading.Event()
-        self._clock = threading.Thread(target=self._watch_clock, daemon=True)
+        self._clock = watch_clock(self._all, self._closing, self._limits.max_seconds)
         self._clock.start()
 
     def view(self, path: str, number: int = 1, longest_edge: int = 1600, words: bool = False) -> ViewedPage:
@@ -97,11 +97,6 @@ class PageViewer:
             yield process
         finally:
             self._free.put(process)
-
-    def _watch_clock(self) -> None:
-        while not self._closing.wait(0.2):
-            for process in self._all:
-                process.end_if_late()
 
     def close(self) -> None:
         """End the processes; pages that are being rendered become errors."""

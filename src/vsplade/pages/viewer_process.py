@@ -6,7 +6,6 @@ on a hostile file happens here, and ``protocol`` frames are all that comes out.
 
 from __future__ import annotations
 
-import os
 from itertools import islice
 from typing import Any
 
@@ -15,20 +14,17 @@ from vsplade.pages.djvu import DjvuFile
 from vsplade.pages.limits import Limits
 from vsplade.pages.pdf import PdfFile
 from vsplade.pages.protocol import write_frame
-from vsplade.pages.render_worker import Job, OpenFile, open_file, reason, serve_jobs
+from vsplade.pages.render_worker import Job, LastFile, OpenFile, reason, serve_jobs
 
 MAX_WORDS = 20_000
 """Words of one text layer; what comes behind them is left out."""
 
 
 class ViewWorker:
-    """Keeps the last file open: people turn pages."""
+    """Answers jobs, one page each."""
 
     def __init__(self, output: int, limits: Limits) -> None:
-        self._output = output
-        self._limits = limits
-        self._key: tuple[object, ...] | None = None
-        self._file: OpenFile | None = None
+        self._output, self._last = output, LastFile(limits)
 
     def run(self, job: Job) -> None:
         try:
@@ -38,7 +34,7 @@ class ViewWorker:
         write_frame(self._output, header, data)
 
     def _view(self, job: Job) -> tuple[dict[str, Any], bytes | memoryview]:
-        file = self._open(job["path"])
+        file = self._last.open(job["path"])
         number = job["number"]
         if not 1 <= number <= file.pages:
             raise PageError(f"has {file.pages} pages and no page {number}")
@@ -54,18 +50,6 @@ class ViewWorker:
         if content.pixels is None:
             return header, b""
         return header | {"mode": content.pixels.mode, "size": content.pixels.size}, content.pixels.data
-
-    def _open(self, path: str) -> OpenFile:
-        state = os.stat(path)
-        key = (path, state.st_mtime_ns, state.st_size, state.st_ino)
-        if self._file is not None and self._key == key:
-            return self._file
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        self._file = open_file(path, self._limits)
-        self._key = key
-        return self._file
 
 
 def words_of(file: OpenFile, number: int) -> list[list[str | float]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -39,27 +39,28 @@ MARK_COLOUR = (255, 200, 0)
 MARK_EDGE = (224, 140, 0)
 
 Value = TypeVar("Value")
-Key = tuple[str, int, int]
 
 
-class _Recent(Generic[Value]):
-    """The last few values, by key. Safe on several threads."""
+class Recent(Generic[Value]):
+    """The last few values, by key; ``size`` says how much of ``most`` each takes. Safe on several threads."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: OrderedDict[Key, Value] = OrderedDict()
+    def __init__(self, most: int, size: Callable[[Value], int] = lambda _: 1) -> None:
+        self._most, self._size, self._taken = most, size, 0
+        self._kept: OrderedDict[Hashable, Value] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: Key, make: Callable[[], Value]) -> Value:
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
         value = make()
         with self._lock:
-            self._kept[key] = value
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
+            if key not in self._kept:
+                self._kept[key] = value
+                self._taken += self._size(value)
+            while self._taken > self._most:
+                self._taken -= self._size(self._kept.popitem(last=False)[1])
         return value
 
 
@@ -83,8 +84,8 @@ class Sight:
 
     def __init__(self, viewer: PageViewer | None = None) -> None:
         self._viewer = viewer
-        self._pictures: _Recent[ViewedPage] = _Recent(PICTURES)
-        self._readings: _Recent[tuple[tuple[PageWord, ...], bool]] = _Recent(READINGS)
+        self._pictures: Recent[ViewedPage] = Recent(PICTURES)
+        self._readings: Recent[tuple[tuple[PageWord, ...], bool]] = Recent(READINGS)
         self._reading = threading.Lock()
 
     def page(self, path: str, number: int) -> ViewedPage:
@@ -142,7 +143,7 @@ def _read(image: Image.Image) -> Iterable[PageWord]:
     ]
 
 
-def _key(path: str, number: int) -> Key:
+def _key(path: str, number: int) -> tuple[str, int, int]:
     """Changes when the file does."""
     try:
         return path, number, os.stat(path).st_mtime_ns

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vsplade.pages.picture import THUMBNAIL
-from vsplade.search.page_view import EDGE, draw_marks, place_of
+from vsplade.search.page_view import EDGE, Recent, draw_marks, place_of
 from vsplade.serve.library import Library
 from vsplade.types import Metadata, TermMatch
 
@@ -28,9 +26,7 @@ class Pictures:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
+        self._kept: Recent[bytes] = Recent(MEMORY, len)
 
     def tag(self, page_id: str, metadata: Metadata, *more: object) -> str:
         """Changes whenever the picture would."""
@@ -41,7 +37,7 @@ class Pictures:
         def make() -> bytes:
             return to_jpeg(self._library.sight.image(*place_of(page_id, metadata), edge))
 
-        return self._get(self.tag(page_id, metadata, edge), make)
+        return self._kept.get(self.tag(page_id, metadata, edge), make)
 
     def thumbnail(self, page_id: str, metadata: Metadata) -> bytes:
         """The one that the index keeps, or one made now."""
@@ -54,22 +50,7 @@ class Pictures:
             return to_jpeg(draw_marks(sight.image(*place, edge), [mark.box for mark in marks]))
 
         asked = tuple((match.token, round(match.product, 4)) for match in matches)
-        return self._get(self.tag(page_id, metadata, edge, asked), make)
-
-    def _get(self, key: str, make: Callable[[], bytes]) -> bytes:
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        picture = make()
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = picture
-                self._bytes += len(picture)
-            while self._bytes > MEMORY:
-                _, old = self._kept.popitem(last=False)
-                self._bytes -= len(old)
-        return picture
+        return self._kept.get(self.tag(page_id, metadata, edge, asked), make)
 
 
 def to_jpeg(image: Image.Image) -> bytes:

@@ -1,8 +1,7 @@
 """The text-layer gate: PDFs with a text layer train the model without a captioning model.
 
 A page's own text takes the caption's place, and lines of it stand in for queries. Pictures and pairs are
-written
-once, into a folder that ``FolderPairs`` reads.
+written once, into a folder that ``FolderPairs`` reads.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import json
 import os
 import re
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,24 +17,17 @@ import numpy as np
 from vsplade.errors import InputError
 
 _WORD = re.compile(r"\w+")
+QUERIES_A_PAGE = 2
+FEWEST_WORDS = 30
+"""Pages with less text are left out: a scan's page number is no caption."""
+QUERY_WORDS = (4, 12)
+"""At least and at most."""
 
 
-@dataclass(frozen=True)
-class PdfOptions:
-    longest_edge: int = 2048
-    queries_a_page: int = 2
-    fewest_words: int = 30
-    """Pages with less text are left out: a scan's page number is no caption."""
-    longest_query: int = 12
-    """Words."""
-    seed: int = 0
-
-
-def prepare_pdfs(source: Path, out: Path, options: PdfOptions | None = None) -> dict[str, int]:
+def prepare_pdfs(source: Path, out: Path, longest_edge: int) -> dict[str, int]:
     """Render every page with enough text and write ``pairs.jsonl``; a second run finds its work done."""
     from vsplade.pages import FileProblem, discover, name_files, render
 
-    chosen = options or PdfOptions()
     finished = out / "pairs.jsonl"
     if finished.is_file():
         return {
@@ -52,14 +43,14 @@ def prepare_pdfs(source: Path, out: Path, options: PdfOptions | None = None) -> 
     counts = {"pairs": 0, "pages": 0, "skipped": 0, "failed": len(found.problems)}
     partial = out / "pairs.jsonl.partial"
     with partial.open("w", encoding="utf-8") as file, closing(
-        render(name_files(found.files), chosen.longest_edge)
+        render(name_files(found.files), longest_edge)
     ) as results:  # fmt: skip
         for result in results:
             if isinstance(result, FileProblem):
                 counts["failed"] += 1
                 continue
             page = result.page
-            queries = pick_queries(page.text or "", chosen, page.id)
+            queries = pick_queries(page.text or "", page.id)
             if not queries:
                 counts["skipped"] += 1
                 continue
@@ -72,24 +63,23 @@ def prepare_pdfs(source: Path, out: Path, options: PdfOptions | None = None) -> 
                 counts["pairs"] += 1
     if not counts["pairs"]:
         raise InputError(
-            f"No page in {source} has a text layer of {chosen.fewest_words} words or more, so there "
-            "is nothing to "
+            f"No page in {source} has a text layer of {FEWEST_WORDS} words or more, so there is nothing to "
             "learn from. Scans need captions: see the captions step."
         )
     os.replace(partial, finished)
     return counts
 
 
-def pick_queries(text: str, options: PdfOptions, page: str) -> list[str]:
+def pick_queries(text: str, page: str) -> list[str]:
     """Runs of words from different lines of a page, the same ones every time."""
-    if len(_WORD.findall(text)) < options.fewest_words:
+    if len(_WORD.findall(text)) < FEWEST_WORDS:
         return []
-    lines = [line.split() for line in text.splitlines() if len(_WORD.findall(line)) >= 4]
-    random = np.random.default_rng([options.seed, *page.encode()])
+    lines = [line.split() for line in text.splitlines() if len(_WORD.findall(line)) >= QUERY_WORDS[0]]
+    random = np.random.default_rng([0, *page.encode()])
     picked = []
-    for number in random.permutation(len(lines))[: options.queries_a_page]:
+    for number in random.permutation(len(lines))[:QUERIES_A_PAGE]:
         words = lines[number]
-        length = min(len(words), int(random.integers(4, options.longest_query + 1)))
+        length = min(len(words), int(random.integers(QUERY_WORDS[0], QUERY_WORDS[1] + 1)))
         start = int(random.integers(len(words) - length + 1))
         picked.append(" ".join(words[start : start + length]))
     return picked
