@@ -21,7 +21,7 @@ from vsplade.errors import IndexFormatError, InputError, ModelMismatchError, Sto
 from vsplade.search.hits import Hit
 from vsplade.search.index import Index
 from vsplade.search.query_plan import MAX_TOP
-from vsplade.store import manifest, merging
+from vsplade.store import manifest, pending
 from vsplade.store.writer import IndexWriter
 from vsplade.types import Encoder, Page, SparseVector, TermMatch, TermStatistics
 
@@ -262,7 +262,7 @@ def test_many_small_commits_stay_few_segments(tmp_path: Path) -> None:
         for number in range(150):
             writer.add(f"p{number}", random_vector(rng, 50, 9, 1))
             writer.commit()
-        assert Index.open(tmp_path).statistics()["segments"] <= 3 * merging.FAN_OUT
+        assert Index.open(tmp_path).statistics()["segments"] <= 3 * pending.FAN_OUT
         writer.merge()
         writer.delete("p3")
         writer.commit()

@@ -14,7 +14,7 @@ import pytest
 
 from vsplade.errors import DamagedSegmentError, IndexFormatError, InputError, StorageError, VspladeWarning
 from vsplade.search.index import Index
-from vsplade.store import array_file, durable, file_names, merging, snapshot
+from vsplade.store import array_file, durable, file_names, pending, snapshot
 from vsplade.store import manifest as manifests
 from vsplade.store.writer import IndexWriter
 from vsplade.types import SparseVector
@@ -131,7 +131,7 @@ def test_a_commit_stands_when_the_merge_after_it_meets_damage(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     damage(segments(folder)[1])
-    monkeypatch.setattr(merging, "FAN_OUT", 4)
+    monkeypatch.setattr(pending, "FAN_OUT", 4)
     writer = IndexWriter(folder)
     writer.add("new", vector(1))
     with pytest.raises(DamagedSegmentError, match="/docs/b"):
@@ -190,7 +190,7 @@ def test_an_index_of_format_1_is_read_and_becomes_format_2(folder: Path) -> None
 def test_a_full_disk_during_the_merge_leaves_the_commit(
     folder: Path, monkeypatch: pytest.MonkeyPatch, fail_at: int
 ) -> None:
-    monkeypatch.setattr(merging, "FAN_OUT", 4)
+    monkeypatch.setattr(pending, "FAN_OUT", 4)
     with IndexWriter(folder) as writer:
         writer.add("new", vector(1))
         writes = [0]

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.errors import IndexFormatError, InputError, StorageError, VspladeWarning
-from vsplade.store import file_names, state
+from vsplade.store import file_names, pending, state
 from vsplade.store import manifest as manifests
 from vsplade.store.durable import WriterLock, missing
 from vsplade.store.file_names import FileNames
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import Manifest
 from vsplade.store.page_writer import PageWriter, ReadPage
-from vsplade.store.pending import FAN_OUT, WorkingSegments, fills_a_segment
+from vsplade.store.pending import WorkingSegments, fills_a_segment
 from vsplade.store.postings import MAX_VOCABULARY
 from vsplade.store.segment import Segment
 from vsplade.store.snapshot import Snapshot, segment_problems
@@ -130,7 +130,7 @@ class IndexWriter(PageWriter):
         self.flush()
         generation = self._publish()
         try:
-            return self._merge(FAN_OUT)
+            return self._merge(pending.FAN_OUT)
         except StorageError as error:
             warnings.warn(
                 f"{self.folder}: everything is committed, but small segments could not be joined: {error}",
