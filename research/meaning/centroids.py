@@ -16,6 +16,7 @@ from torch import Tensor
 
 from research.command import main
 from research.meaning.export import load_trained, trained_page
+from research.meaning.model import PageEncoder
 from research.meaning.options import CentroidsOptions
 from research.meaning.train import Wear
 from vsplade.encode.meaning.meaning_model import rounded
@@ -23,23 +24,23 @@ from vsplade.encode.meaning.wordpiece import WordPiece
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 ROUNDS, BATCH = 25, 128
+Array = np.ndarray[Any, Any]
 
 
 @torch.no_grad()
-def page_vectors(options: CentroidsOptions) -> Tensor:
-    """Of all passages, as pages would have them."""
-    page = trained_page(options.work, options.minilm, load_trained(options.work)["axes"]).to(DEVICE)
-    tokens = np.load(options.work / "teacher" / "passages.npz")["tokens"].astype(np.int64)
+def page_vectors(page: PageEncoder, tokens: Array, pieces: WordPiece) -> Tensor:
+    """Of passages, as pages would have them; in ``tokens`` 0 stands for none."""
+    page = page.to(DEVICE)
     sizes = (tokens != 0).sum(axis=1)
-    order = np.argsort(sizes, kind="stable")[(sizes == 0).sum() :]
-    wear = Wear.of(WordPiece.load(options.minilm / "vocab.txt"))
-    parts = []
-    for at in range(0, len(order), BATCH):
+    order = np.argsort(sizes, kind="stable")
+    out = torch.zeros(len(tokens), page.head.out_features, device=DEVICE)
+    wear = Wear.of(pieces)
+    for at in range(int((sizes == 0).sum()), len(order), BATCH):
         some = order[at : at + BATCH]
-        rows = wear(torch.from_numpy(tokens[some, : int(sizes[some].max())]), much=0).to(DEVICE)
+        rows = wear(torch.from_numpy(tokens[some, : int(sizes[some].max())].astype(np.int64)), much=0)
         with torch.autocast(DEVICE, torch.bfloat16):
-            parts.append(page(rows, torch.ones(rows.shape, device=DEVICE)))
-    return torch.cat(parts)
+            out[some] = page(rows.to(DEVICE), torch.ones(rows.shape, device=DEVICE))
+    return out
 
 
 def k_means(vectors: Tensor, count: int) -> Tensor:
@@ -56,7 +57,10 @@ def k_means(vectors: Tensor, count: int) -> Tensor:
 def centroids(options: CentroidsOptions) -> dict[str, Any]:
     """Write WORK/centroids.npy."""
     torch.manual_seed(options.seed)
-    vectors = page_vectors(options)
+    page = trained_page(options.work, options.minilm, load_trained(options.work)["axes"])
+    tokens = np.load(options.work / "teacher" / "passages.npz")["tokens"]
+    pieces = WordPiece.load(options.minilm / "vocab.txt")
+    vectors = page_vectors(page, tokens[(tokens != 0).any(axis=1)], pieces)
     centres = k_means(vectors, options.count)
     np.save(options.work / "centroids.npy", rounded(centres.cpu().numpy()))
     nearest = (vectors @ centres.T).amax(1).mean().item()

@@ -134,7 +134,7 @@ def page_graph(page: PageEncoder) -> Any:
 
 def load_trained(work: Path) -> Any:
     """The axes, the table and its words, of the last step that was taken."""
-    names = ("trained.npz", "ranked.npz", "table.npz")
+    names = ("remapped.npz", "trained.npz", "ranked.npz", "table.npz")
     return np.load(next((work / name for name in names if (work / name).exists()), work / names[-1]))
 
 
@@ -149,8 +149,8 @@ def trained_page(work: Path, minilm: Path, axes: Array) -> PageEncoder:
 def export(options: ExportOptions) -> dict[str, Any]:
     """Write the files that ship.
 
-    WORK holds page.safetensors and trained.npz (`train`), or ranked.npz (`rank`), or table.npz (`table`), and
-    centroids.npy (`centroids`).
+    WORK holds page.safetensors (`train`), the table of the last step that was taken (remapped.npz of `remap`,
+    trained.npz of `train`, ranked.npz of `rank` or table.npz of `table`) and centroids.npy (`centroids`).
     """
     work, out = options.work, options.out
     out.mkdir(parents=True, exist_ok=True)

@@ -86,6 +86,35 @@ class TrainOptions:
 
 
 @dataclass
+class SecondTeacherOptions:
+    work: Path = option(_WORK, argument=True)
+    minilm: Path = option(_MINILM)
+    mpnet: Path | None = option("The folder with MPNet's weights (default: they are fetched).", None)
+    queries: int = option("Queries that MPNet reads, drawn at random.", 150_000)
+    passages: int = option("Passages that MPNet reads.", 15_000)
+    share: float = option("What MPNet counts for; the rest is MiniLM's.", 0.3)
+    threads: int = option("Batches of MiniLM that run side by side.", 2)
+    seed: int = option("Of what is drawn.", 0)
+
+
+@dataclass
+class RemapOptions:
+    work: Path = option(_WORK, argument=True)
+    minilm: Path = option(_MINILM)
+    seconds: float = option("How long to train.", 80.0)
+    steps: int = option("Steps at most.", 1_000_000)
+    batch: int = option("Queries of a batch.", 768)
+    passages: int = option("Passages that a batch is compared with.", 2304)
+    temperature: float = option("Of the table's rankings.", 0.05)
+    teacher_temperature: float = option(
+        "Of both teachers' rankings: their mean is less sure than each.", 0.025
+    )
+    rate: float = option("Of learning.", 1e-3)
+    learned: float = option("Share of what was learned in what is written; the rest is the start.", 0.4)
+    seed: int = option("Of what is drawn.", 0)
+
+
+@dataclass
 class CentroidsOptions:
     work: Path = option(_WORK, argument=True)
     minilm: Path = option(_MINILM)

@@ -88,18 +88,26 @@ class Teacher:
             list(pool.map(run, range(0, len(order), batch)))
         return out
 
-    def of_single_tokens(self) -> Array:
+    def single_tokens(self) -> Array:
         """Every token of the vocabulary, alone between the start and the end."""
         count = len(self._vocabulary)
         tokens = np.tile(np.array([self._vocabulary.start, 0, self._vocabulary.end]), (count, 1))
         tokens[:, 1] = np.arange(count)
         tokens[0, 1] = self._vocabulary.start  # 0 is the padding, which has no meaning
-        return self.vectors(tokens, 256)
+        return tokens
 
 
 def taught_queries(work: Path) -> list[str]:
     """The texts, in the order of their vectors."""
-    path = work / "teacher" / "queries.json.gz"
+    return _stored(work, "queries")
+
+
+def taught_passages(work: Path) -> list[str]:
+    return _stored(work, "passages")
+
+
+def _stored(work: Path, kind: str) -> list[str]:
+    path = work / "teacher" / f"{kind}.json.gz"
     if not path.exists():
         raise InputError(f"{path} is not there; run research.meaning.teach first")
     with gzip.open(path, "rt", encoding="utf-8") as file:
@@ -161,19 +169,20 @@ def teach(options: TeachOptions) -> dict[str, Any]:
     folder.mkdir(exist_ok=True)
     teacher = Teacher(options.minilm, folder / "minilm.onnx", options.threads)
     if not (folder / "tokens.npz").exists():
-        _save(folder / "tokens.npz", vectors=teacher.of_single_tokens())
+        save_arrays(folder / "tokens.npz", vectors=teacher.vectors(teacher.single_tokens(), 256))
     passages = chosen_passages(options.work, options.passages, random.Random(options.seed))
     if not (folder / "passages.npz").exists():
         tokens = teacher_tokens(options.minilm, passages, TEACHER_PASSAGE)
         read = as_read(passages, WordPiece.load(options.minilm / "vocab.txt"))
-        _save(folder / "passages.npz", vectors=teacher.vectors(tokens, 32), tokens=read)
+        _store(folder / "passages.json.gz", passages)
+        save_arrays(folder / "passages.npz", vectors=teacher.vectors(tokens, 32), tokens=read)
     queries = _queries(folder, options, passages)
     began = time.time()
     for number, first in enumerate(range(0, len(queries), PART)):
         path = folder / f"queries-{number:03d}.npz"
         if not path.exists():
             tokens = teacher_tokens(options.minilm, queries[first : first + PART], QUERY)
-            _save(path, tokens=tokens, vectors=teacher.vectors(tokens, 128))
+            save_arrays(path, tokens=tokens, vectors=teacher.vectors(tokens, 128))
             print(f"{time.time() - began:5.0f} s  {path.name}", file=sys.stderr)
     return {"queries": len(queries), "folder": str(folder)}
 
@@ -184,14 +193,18 @@ def _queries(folder: Path, options: TeachOptions, passages: list[str]) -> list[s
     if not path.exists():
         chosen = chosen_queries(options, passages, random.Random(options.seed + 1))
         np.save(folder / "own.npy", np.array([number for _, number in chosen], np.int32))
-        partial = path.with_suffix(".partial")
-        with gzip.open(partial, "wt", encoding="utf-8") as file:
-            json.dump([query for query, _ in chosen], file)
-        os.replace(partial, path)
+        _store(path, [query for query, _ in chosen])
     return taught_queries(options.work)
 
 
-def _save(path: Path, **arrays: Array) -> None:
+def _store(path: Path, texts: list[str]) -> None:
+    partial = path.with_suffix(".partial")
+    with gzip.open(partial, "wt", encoding="utf-8") as file:
+        json.dump(texts, file)
+    os.replace(partial, path)
+
+
+def save_arrays(path: Path, **arrays: Array) -> None:
     """Whole or not at all."""
     partial = path.with_suffix(".partial.npz")
     np.savez(partial, **arrays)  # type: ignore[arg-type]

