@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from vsplade.encode.reader.orientation import (
     TOLERATED,
     Pose,
     Reading,
+    WordPlaces,
     find_pose,
     is_askew,
     line_skew,
@@ -93,8 +95,25 @@ def test_a_page_must_gain_by_a_turn() -> None:
     def better(pictures: object) -> list[Reading]:
         return [Reading(20, 6.0, 1.8 if n < 2 else 4.2) for n in range(len(pictures))]  # type: ignore[arg-type]
 
-    assert find_pose(letter(), as_it_is, 1024, same) == AS_IT_IS
-    assert find_pose(letter(), as_it_is, 1024, better) == Pose(2)
+    words = WordPlaces(np.full((100, 2), 0.5), np.full(100, 0.3))
+    assert find_pose(letter(), as_it_is, words, 1024, same) == AS_IT_IS
+    assert find_pose(letter(), as_it_is, words, 1024, better) == Pose(2)
+
+
+def test_a_part_with_words_is_looked_at_and_not_a_photograph() -> None:
+    picture = sheet("harbour", 20, width=1024, height=768)
+    noise = np.random.default_rng(0).integers(0, 256, (400, 400), np.uint8)
+    picture.paste(Image.fromarray(noise), (600, 300))
+    seen: list[Sequence[Image.Image]] = []
+
+    def read(pictures: Sequence[Image.Image]) -> list[Reading]:
+        seen.append(pictures)
+        return [Reading(9, 6.0, 5.0), *[Reading(9, 1.0, 0.1)] * (len(pictures) - 1)]
+
+    words = WordPlaces(np.full((9, 2), 0.1), np.full(9, 0.3))
+    assert find_pose(picture, Reading(9, 3.0, 0.9), words, 1024, read) == AS_IT_IS
+    (parts,) = seen
+    assert all(np.asarray(part).mean() > 200 for part in parts)
 
 
 @pytest.mark.parametrize("angle", [-15, -10, -7, 6, 9, 12, 15])

@@ -39,7 +39,7 @@ from vsplade.encode.hash_bits import DOUBT
 from vsplade.encode.reader.bigrams import CANDIDATES, PAIRS, TOLD, WHOLE, Kept
 from vsplade.encode.reader.detect import LEAST_READ, Cells
 from vsplade.encode.reader.ink_windows import BLOCK, CELL
-from vsplade.encode.reader.orientation import AS_IT_IS, Reading, find_pose, is_askew
+from vsplade.encode.reader.orientation import AS_IT_IS, Reading, WordPlaces, find_pose, is_askew
 from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.encode.reader.reader_queries import ReaderOptions
 from vsplade.errors import InputError
@@ -254,7 +254,9 @@ class TorchReaderEncoder(ReaderEncoder):
         probability, _ = self.name_words(found)
         return _readings(_certainty(found, probability, len(batch.sizes)).cpu().numpy())[: batch.pages]
 
-    def _turned(self, batch: PageBatch, readings: Sequence[Reading]) -> dict[int, SparseVector]:
+    def _turned(
+        self, batch: PageBatch, readings: Sequence[Reading], found: Found, probability: Tensor
+    ) -> dict[int, SparseVector]:
         """The vectors of the pages that had to be turned, by their number.
 
         There are few, so all of it waits for the device, and pages come back from there.
@@ -263,7 +265,10 @@ class TorchReaderEncoder(ReaderEncoder):
         for number, reading in enumerate(readings):
             if reading.is_doubtful or (reading.has_words and batch.askew[number]):
                 image = Image.fromarray(batch.grey(number).cpu().numpy())
-                pose = find_pose(image, reading, self.reading_edge, self._read_samples)
+                here = found.page == number
+                columns = (found.middle[here], probability[here].sum(1))
+                words = WordPlaces(*(column.cpu().numpy() for column in columns))
+                pose = find_pose(image, reading, words, self.reading_edge, self._read_samples)
                 if pose != AS_IT_IS:
                     turned[number] = pose.turned(image)
         if not turned:
@@ -289,7 +294,7 @@ class TorchReaderEncoder(ReaderEncoder):
         values, numbers, each, lengths, sums, *columns = yield from fetch(
             counts.view(-1)[places], (places % terms).int(), kept.sum(1), counts.sum(1), certainty, *pairs
         )
-        turned = self._turned(batch, _readings(sums)[: batch.pages]) if turn else {}
+        turned = self._turned(batch, _readings(sums)[: batch.pages], found, probability) if turn else {}
         yield HOST_ONLY
         words = [
             self.weigh(page_terms, page_counts, length)

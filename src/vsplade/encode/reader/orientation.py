@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.encode.reader.ink_windows import CELL, CONTRAST, ink_cells
+from vsplade.encode.reader.ink_windows import CELL, CONTRAST
 from vsplade.types import Box
 
 if TYPE_CHECKING:
@@ -36,16 +36,16 @@ BETTER = 1.15
 ENOUGH = 0.2
 """So surely it must be read then: what is read badly in every direction is no page of words."""
 FEWEST = 5
-"""Places of words, at least: where next to nothing stands, there is nothing to turn."""
+"""WordPlaces of words, at least: where next to nothing stands, there is nothing to turn."""
 MORE = 3.0
 """Or so many times as many words."""
 STRAIGHTER = 1.03
 """The same for a turn by some degrees, which changes less."""
 LEAST_SURE = 1.0
 """Words (each counts by how surely it is read) that a sample must show in the direction that is chosen."""
-SAMPLE = 256
-"""Pixels a side of the part of the page, with much ink, that is read in every direction."""
-SETTLES, CLEARLY = 0.3, 1.5
+SAMPLE = 192
+"""Pixels a side of the part of the page, with the most words, that is read in every direction."""
+SETTLES, CLEARLY = 0.6, 1.5
 """Words, and times as many as in any other direction: then a part that is read as it is settles it."""
 SMALL = 0.25
 """Of the page: a small copy brings large type within reach. It is read too where the part settles nothing."""
@@ -96,6 +96,19 @@ class Reading:
     def certainty(self) -> float:
         """The mean chance of a word, sure ones counted more."""
         return self.squared / self.chance if self.chance else 0.0
+
+
+@dataclass(frozen=True)
+class WordPlaces:
+    """Where a page seems to hold words: also on its side they are seen, if not read."""
+
+    middle: NDArray[np.floating[Any]]
+    """(n, 2) x, y, in fractions of the page."""
+    chance: NDArray[np.floating[Any]]
+
+    @classmethod
+    def of(cls, cells: Cells) -> WordPlaces:
+        return cls(cells.middle, cells.probability.sum(1))
 
 
 @dataclass(frozen=True)
@@ -158,7 +171,7 @@ def is_askew(image: Image.Image) -> bool:
     return bool(line_skew(image, "across"))
 
 
-def find_pose(image: Image.Image, as_it_is: Reading, edge: int, read: ReadAll) -> Pose:
+def find_pose(image: Image.Image, as_it_is: Reading, words: WordPlaces, edge: int, read: ReadAll) -> Pose:
     """How a page lies that may be turned; ``edge`` is the longest edge that pages are read at."""
     from vsplade.pages import fit
 
@@ -170,7 +183,7 @@ def find_pose(image: Image.Image, as_it_is: Reading, edge: int, read: ReadAll) -
     else:
         turns = [Pose(0, -line_skew(image, "across"))]
     poses = [AS_IT_IS, *turns]
-    found = read(_parts(page, poses))
+    found = read(_parts(page, words, poses))
     if not _is_settled(found):
         small = fit(page, round(max(page.size) * SMALL))
         found = [one.and_(two) for one, two in zip(found, read(_turned(small, poses)), strict=True)]
@@ -183,16 +196,18 @@ def find_pose(image: Image.Image, as_it_is: Reading, edge: int, read: ReadAll) -
 
 def _is_settled(found: Sequence[Reading]) -> bool:
     """Whether the page is read best as it is, beyond doubt."""
-    return found[0].squared >= max(SETTLES, CLEARLY * max(one.squared for one in found[1:]))
+    as_it_is, *others = found
+    enough = max(SETTLES, CLEARLY * max(one.squared for one in others))
+    return as_it_is.has_words and as_it_is.squared >= enough
 
 
 def _turned(picture: Image.Image, poses: Sequence[Pose]) -> list[Image.Image]:
     return [pose.turned(picture) for pose in poses]
 
 
-def _parts(page: Image.Image, poses: Sequence[Pose]) -> list[Image.Image]:
-    """A part of the page with much ink, in every pose."""
-    left, top = _much_ink(page)
+def _parts(page: Image.Image, words: WordPlaces, poses: Sequence[Pose]) -> list[Image.Image]:
+    """A part of the page with many words, in every pose."""
+    left, top = _many_words(page, words)
     around = SAMPLE // 4  # for the corners that a turn by some degrees brings in
     box = (left - around, top - around, left + SAMPLE + around, top + SAMPLE + around)
     part = page.crop((max(0, box[0]), max(0, box[1]), min(page.width, box[2]), min(page.height, box[3])))
@@ -203,13 +218,15 @@ def _parts(page: Image.Image, poses: Sequence[Pose]) -> list[Image.Image]:
     return parts
 
 
-def _much_ink(page: Image.Image) -> tuple[int, int]:
-    """Left and top of the square of the page with the most inked cells."""
-    grey = np.asarray(page)
-    inked = ink_cells(grey[: grey.shape[0] // CELL * CELL, : grey.shape[1] // CELL * CELL])
+def _many_words(page: Image.Image, words: WordPlaces) -> tuple[int, int]:
+    """Left and top of the square of the page with the most words."""
+    shape = np.maximum(1, np.array([page.height, page.width]) // CELL)
+    row, column = (words.middle[:, ::-1] * shape).astype(np.int64).clip(0, shape - 1).T
+    chance = np.zeros(shape)
+    np.add.at(chance, (row, column), words.chance)
     side = SAMPLE // CELL
-    missing = [(1, max(0, side - cells)) for cells in inked.shape]
-    sums = np.pad(inked.astype(np.int32), missing).cumsum(0).cumsum(1)
+    missing = [(1, max(0, side - cells)) for cells in shape.tolist()]
+    sums = np.pad(chance, missing).cumsum(0).cumsum(1)
     squares = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
     top, left = np.unravel_index(int(squares.argmax()), squares.shape)
     return int(left) * CELL, int(top) * CELL

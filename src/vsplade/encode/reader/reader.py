@@ -26,7 +26,7 @@ from vsplade.encode.legibility import LEGIBLE, legibility
 from vsplade.encode.meaning.meaning_model import MeaningModel, is_shipped
 from vsplade.encode.reader.bigrams import Kept
 from vsplade.encode.reader.detect import CellReader, Cells, at_size
-from vsplade.encode.reader.orientation import AS_IT_IS, Pose, Reading, find_pose, is_askew
+from vsplade.encode.reader.orientation import AS_IT_IS, Pose, Reading, WordPlaces, find_pose, is_askew
 from vsplade.encode.reader.page_text import PageText
 from vsplade.encode.reader.reader_queries import HEAVY_FILES, MODEL_FILES, ReaderOptions, ReaderQueries
 from vsplade.encode.reader.term_boxes import term_boxes
@@ -179,7 +179,7 @@ class ReaderEncoder(ReaderQueries):
     def encode_with_places(self, page: Page) -> tuple[SparseVector, list[Box]]:
         """The vector, and for each of its terms the place that spoke loudest for it.
 
-        Places are those of the page as it was given, also where it had to be turned to be read.
+        WordPlaces are those of the page as it was given, also where it had to be turned to be read.
         """
         pose, cells = self.read_upright(page.image)
         vector = self._pool(cells)
@@ -213,7 +213,7 @@ class ReaderEncoder(ReaderQueries):
         reading = Reading.of(cells)
         if not (reading.is_doubtful or (reading.has_words and is_askew(image))):
             return AS_IT_IS, cells
-        pose = find_pose(image, reading, self.reading_edge, self._read_samples)
+        pose = find_pose(image, reading, WordPlaces.of(cells), self.reading_edge, self._read_samples)
         return pose, cells if pose == AS_IT_IS else self._read(pose.turned(image))
 
     def _read(self, image: Image.Image) -> Cells:
