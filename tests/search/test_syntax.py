@@ -209,6 +209,7 @@ def test_three_words_of_a_phrase_stand_in_a_row(tmp_path: Path) -> None:
     assert not index.notes('"turbine report rate"')
     (note,) = index.notes('"turbine report rate fund"')
     assert '"turbine report rate fund" was matched three words at a time' in note
+    assert not index.notes('"turbine of the report"'), "of two words that count"
 
 
 def test_an_index_made_before_matches_pairs_and_says_so(tmp_path: Path) -> None:

@@ -106,7 +106,13 @@ def notes(parsed: ParsedQuery, encoder: Encoder) -> list[str]:
     if phrases and not known:
         found.append(NO_ORDER.format(name=encoder.name))
     elif phrases:
-        longer = (text for text in phrases if len(encoder.query_words(text)) > known)
+        longer = (text for text in phrases if _words_in_order(encoder, text) > known)
         found += [IN_PARTS.format(text=text, many=_MANY.get(known, known)) for text in longer]
     empty = (letters for letters in parsed.beginnings if not encoder.beginning(letters).parts)
     return [*found, *(NO_BEGINNING.format(letters=letters) for letters in empty)]
+
+
+def _words_in_order(encoder: WordEncoder, phrase: str) -> int:
+    """At most so many words of a phrase have an order: those that are too common to be kept have none."""
+    hashes = [mark for mark in encoder.phrase(phrase).wholes[0] if mark.mask]
+    return min(len(encoder.query_words(phrase)), len(hashes) + 1)
