@@ -23,7 +23,7 @@ from vsplade.pages import discover, fit
 
 def measure(encoder: ReaderEncoder, path: str, doubt: float) -> float | None:
     with Image.open(path) as picture:
-        cells = encoder.read(fit(picture.convert("L"), encoder.longest_edge))
+        _, cells = encoder.find_upright(fit(picture.convert("L"), encoder.longest_edge))
     return legibility(cells, Tokenizer.load(), doubt)
 
 

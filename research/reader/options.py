@@ -193,3 +193,16 @@ class ExportOptions:
         "MinMax",
         choices=("MinMax", "Entropy", "Percentile", "Distribution"),
     )
+
+
+@dataclass(frozen=True)
+class SpellerOptions:
+    fonts: Path = option("A folder of faces, of `research.reader.fonts`.")
+    pdfs: Path = option("PDFs with text layers, whose words are cut from their pages.")
+    out: Path = option("The file to write: speller.onnx in the folder of a reader.")
+    drawn: int = option("Drawn words.", 140_000)
+    real: int = option("Words of the PDFs.", 45_000)
+    pages: int = option("Pages of a PDF, at most.", 14)
+    seconds: float = option("Length of the training.", 4300.0)
+    rate: float = option("Highest learning rate.", 4e-3)
+    seed: int = option("Of words, wear and weights.", 0)

@@ -44,7 +44,7 @@ Letter = tuple[str, float, float, float, float]  # character, left, right, middl
 Rows = list[tuple[float, ...]]
 
 
-def _characters(page: Any, scale: float) -> Iterator[Letter]:
+def characters_of(page: Any, scale: float) -> Iterator[Letter]:
     """The letters of a page in reading order, a space between words.
 
     Text is placed in the PDF's own coordinates, whose origin may lie outside the part of the page that is
@@ -97,7 +97,7 @@ def _label(word: list[Letter], goes_on: str, tokenizer: Tokenizer) -> tuple[Rows
 
 def _words(page: Any, scale: float) -> Iterator[list[Letter]]:
     word: list[Letter] = []
-    for entry in [*_characters(page, scale), (" ", 0.0, 0.0, 0.0, 0.0)]:
+    for entry in [*characters_of(page, scale), (" ", 0.0, 0.0, 0.0, 0.0)]:
         # a new line or a wide jump also ends a word, where the layer forgot the space
         if word and (
             entry[0] == " "

@@ -2,7 +2,7 @@
 # Trains a reader like the one that ships, from public sources to the files that belong in src/vsplade/encode/data/reader.
 # Not the same weights: what ships was trained in six runs, with changes between them (docs/training.md).
 #
-#   research/runs/reader.sh WORK [STEP...]        steps: packages text vocabulary words pdfs train narrow revive finish probe export queries
+#   research/runs/reader.sh WORK [STEP...]        steps: packages text vocabulary words pdfs train narrow revive finish probe export speller queries
 #
 # Needs Debian or Ubuntu's apt-get and npm (as a user; nothing is installed), pip install 'vsplade[train]', and a GPU for
 # the steps `train` and `finish`. WORK must hold data/ with what apt does not have (docs/training.md says where it comes from):
@@ -17,7 +17,7 @@ set -eu
 
 work=${1:?"usage: research/runs/reader.sh WORK [STEP...]"}
 shift
-[ $# -gt 0 ] || set -- packages text vocabulary words pdfs train narrow revive finish probe export queries
+[ $# -gt 0 ] || set -- packages text vocabulary words pdfs train narrow revive finish probe export speller queries
 root=$(cd "$(dirname "$0")/../.." && pwd)
 packaged=$root/src/vsplade/encode/data
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
@@ -143,6 +143,10 @@ step_export() {
     step export "$work/run/last.safetensors" --pdfs "$work/pdfs" --out "$work/model"
 }
 
+step_speller() { # an hour of one core; its real words are cut where the packaged reader sees them
+    step speller --fonts "$work/fonts" --pdfs "$work/data/reports" --out "$work/model/speller.onnx"
+}
+
 step_queries() {
     mkdir -p "$work/model"
     step query_table "$work"/text/*.txt --out "$work/model/prior.npy"
@@ -155,7 +159,7 @@ step_queries() {
 
 for step in "$@"; do
     case $step in
-    packages | text | vocabulary | words | pdfs | train | narrow | revive | finish | probe | export | queries) "step_$step" ;;
+    packages | text | vocabulary | words | pdfs | train | narrow | revive | finish | probe | export | speller | queries) "step_$step" ;;
     *) echo "unknown step: $step" >&2 && exit 2 ;;
     esac
 done

@@ -213,7 +213,7 @@ def test_three_words_of_a_phrase_stand_in_a_row(tmp_path: Path) -> None:
 
 
 def test_an_index_made_before_matches_pairs_and_says_so(tmp_path: Path) -> None:
-    (former,) = READER.former()
+    *_, former = READER.former()
     assert former.fingerprint != READER.fingerprint
     indexed(tmp_path / "index", former, [APART, "turbine report rate"])
     for encoder in (None, READER):

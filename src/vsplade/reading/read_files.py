@@ -98,7 +98,7 @@ def shared_reader() -> tuple[ReaderEncoder, SpelledText]:
     from vsplade.encode.tokenizer import Tokenizer
 
     reader = ReaderEncoder(ReaderOptions(meaning=False))
-    reader.cells  # noqa: B018 - loaded here, before several threads ask for it
+    _ = reader.cells, reader.speller  # loaded here, before several threads ask for them
     return reader, SpelledText(Tokenizer.load())
 
 

@@ -118,7 +118,7 @@ class CellReader:
         """``edge`` is the longest edge that most pages are read at, in pixels."""
         self._config, self._edge = config, edge
         self._trunk, self._head, self._size = (
-            _session(folder / name) for name in ("trunk.onnx", "head.onnx", "size.onnx")
+            onnx_session(folder / name) for name in ("trunk.onnx", "head.onnx", "size.onnx")
         )
 
     def read(self, image: Image.Image) -> Cells:
@@ -247,7 +247,7 @@ class CellReader:
         return Cells(middle.astype(np.float32), pixel, *columns, chance)
 
 
-def _session(path: Path) -> Any:
+def onnx_session(path: Path) -> Any:
     # Its official builds tell their maker how they are used, and keep a file for that in the home folder.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
@@ -255,7 +255,7 @@ def _session(path: Path) -> Any:
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = 1  # pages run side by side instead: no waiting in a small layer
     settings.inter_op_num_threads = 1
-    # the head's logits are kept for the next cells: the system would clear new memory each time
-    settings.enable_cpu_mem_arena = path.name == "head.onnx"
+    # what holds the logits is kept for the next cells: the system would clear new memory each time
+    settings.enable_cpu_mem_arena = path.name in ("head.onnx", "speller.onnx")
     settings.log_severity_level = 3
     return onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])

@@ -25,10 +25,17 @@ from vsplade.encode.hash_bits import followed, stamped
 from vsplade.encode.legibility import LEGIBLE, legibility
 from vsplade.encode.meaning.meaning_model import MeaningModel, is_shipped
 from vsplade.encode.reader.bigrams import Kept
-from vsplade.encode.reader.detect import CellReader, Cells, at_size
+from vsplade.encode.reader.detect import CellReader, Cells, at_size, onnx_session
 from vsplade.encode.reader.orientation import AS_IT_IS, Pose, Reading, WordPlaces, find_pose, is_askew
 from vsplade.encode.reader.page_text import PageText
-from vsplade.encode.reader.reader_queries import HEAVY_FILES, MODEL_FILES, ReaderOptions, ReaderQueries
+from vsplade.encode.reader.reader_queries import (
+    HEAVY_FILES,
+    MODEL_FILES,
+    SPELLER,
+    ReaderOptions,
+    ReaderQueries,
+)
+from vsplade.encode.reader.spelling import Speller
 from vsplade.encode.reader.term_boxes import term_boxes
 from vsplade.encode.tokenizer import normalise
 from vsplade.encode.weighting import PageWeighting
@@ -39,11 +46,13 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
-REVISION = 8
+REVISION = 9
 """Of the code that vectors depend on. ``scripts/reader_revision.py`` raises it; a test asks for that."""
 ROWS_OF_THREE = 8
 """The revision from which on pairs know what follows them."""
-FORMER = {8: (7,)}
+SPELLED = 9
+"""The revision from which on words are spelled."""
+FORMER = {9: (8, 7)}
 """Revisions whose indexes the code of a later one can search and extend."""
 
 
@@ -86,7 +95,8 @@ class ReaderEncoder(ReaderQueries):
         if self._meaning is not None:
             settings.append(self._meaning.fingerprint)
         digest.update(json.dumps(settings, sort_keys=True).encode())
-        for name in sorted({*MODEL_FILES} - {*HEAVY_FILES, "reader.json"}):
+        unseen = {*HEAVY_FILES, "reader.json"} | ({SPELLER} if self.revision < SPELLED else set())
+        for name in sorted({*MODEL_FILES} - unseen):
             digest.update((self._folder / name).read_bytes())
         return f"reader-{digest.hexdigest()}"
 
@@ -111,7 +121,7 @@ class ReaderEncoder(ReaderQueries):
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         """As many pages at a time as there are threads; the next ones wait to be asked for."""
         threads = self.options.threads or os.cpu_count() or 1
-        self.cells  # noqa: B018 - loaded once, before the threads ask for it
+        _ = self.cells, self.speller  # loaded once, before the threads ask for them
         if self._meaning is not None:
             self._meaning.prepare()
         waiting: deque[Future[SparseVector]] = deque()
@@ -124,11 +134,15 @@ class ReaderEncoder(ReaderQueries):
                 yield waiting.popleft().result()
 
     def _encode_page(self, image: Image.Image) -> PageVector:
-        cells = self.read(image)
+        pose, cells = self.find_upright(image)
+        legible = self._is_legible(cells)
+        cells = self._spelled(pose, image, cells)
         vector = self._pool(cells)
-        certain = legibility(cells, self._tokenizer, self._config["doubt"])
-        legible = certain is None or certain >= LEGIBLE
         return PageVector(vector.terms, vector.weights, self._windows(cells), legible)
+
+    def _is_legible(self, cells: Cells) -> bool:
+        certain = legibility(cells, self._tokenizer, self._config["doubt"])
+        return certain is None or certain >= LEGIBLE
 
     def _windows(self, cells: Cells) -> Windows | None:
         """What the page is about."""
@@ -209,6 +223,21 @@ class ReaderEncoder(ReaderQueries):
 
     def read_upright(self, image: Image.Image) -> tuple[Pose, Cells]:
         """What brings the page upright, and its word cells in that pose."""
+        pose, cells = self.find_upright(image)
+        return pose, self._spelled(pose, image, cells)
+
+    def _spelled(self, pose: Pose, image: Image.Image, cells: Cells) -> Cells:
+        """With what is spelled letter by letter; torch's pages are not, nor pages that cannot be read."""
+        if self.engine != "onnxruntime" or self.revision < SPELLED or not self._is_legible(cells):
+            return cells
+        return self.speller.look_again(pose.turned(image.convert("L")), cells)
+
+    @cached_property
+    def speller(self) -> Speller:
+        return Speller(onnx_session(self._folder / SPELLER), self._tokenizer)
+
+    def find_upright(self, image: Image.Image) -> tuple[Pose, Cells]:
+        """The same as the reader names its words, before any is spelled."""
         cells = self._read(image)
         reading = Reading.of(cells)
         if not (reading.is_doubtful or (reading.has_words and is_askew(image))):

@@ -25,7 +25,10 @@ from vsplade.types import QueryVector, QueryWord, SparseVector, TermStatistics, 
 
 MODEL = Path(__file__).parents[1] / "data" / "reader"
 HEAVY_FILES = ("trunk.onnx", "head.onnx")
-MODEL_FILES = (*HEAVY_FILES, "size.onnx", "query.npy", "related.npy", "certainty.npy", "reader.json")
+SPELLER = "speller.onnx"
+MODEL_FILES = (
+    *HEAVY_FILES, "size.onnx", SPELLER, "query.npy", "related.npy", "certainty.npy", "reader.json",
+)  # fmt: skip
 
 SMALLEST_EDGE, LARGEST_EDGE = 64, 8192
 """Pixels. A page of 8,192 takes 64 times as long as one of 1,024."""

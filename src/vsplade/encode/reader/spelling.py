@@ -1,0 +1,196 @@
+"""Rare words, numbers and codes, letter by letter: a second, smaller network looks at single words in detail.
+
+The reader names words of its vocabulary, and of all others their pieces. What it named in pieces or with
+doubt is cut from the page as its file has it (``word_crops``), and spelled. Where the spelling is sure, its
+terms take the place of what was read there. All else follows from the terms: whole words, pairs, text, boxes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.encode.reader.boxes import TYPE, width_of
+from vsplade.encode.reader.word_crops import GAP, HEIGHT, Place, picture_of, word_at
+from vsplade.encode.tokenizer import GOES_ON, RUNS, Tokenizer, letters_of, normalise
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from vsplade.encode.reader.detect import Cells
+
+LETTERS = " abcdefghijklmnopqrstuvwxyz0123456789-./,:'()+~"
+"""What a picture may show, from number 1 on: 0 is nothing. The last stands for any other mark."""
+_SAME = str.maketrans({"–": "-", "‐": "-", "‑": "-", "—": "-", "−": "-", "’": "'", "‘": "'"})
+LIKELY = 0.12
+"""Readings that are less likely are not spelled."""
+DOUBTFUL = 0.5
+"""Whole words are, where they are less sure than this."""
+NUMBER_GAP = 0.42
+"""Em between two words, where one is a number: less may stand around its marks."""
+CERTAIN, KNOWN = 0.8, 0.6
+"""A word is not spelled where whole words are read so surely on so much of its width."""
+MOST, TRIED = 40, 1000
+"""Words of a page that are spelled, and readings that are gone through for them, at most."""
+FIRST = 0.6
+"""Readings near this chance come first, numbers and pieces before others."""
+POWER = 0.4
+"""Of a spelling's certainty, the chance that all of it is right: counted on faces and PDFs that were kept out
+of training (docs/log.md)."""
+SURE = 0.5
+"""Spellings that are less likely right change nothing."""
+SHARE = 0.6
+"""Of that chance, which is taken from what was read at the place: both may be right."""
+AT_ONCE = 4
+"""Words that the network sees at a time, of about one width."""
+STEP = 2
+"""Pixels from one frame of the network to the next."""
+
+
+def spelled_as(text: str) -> str:
+    """A printed text in LETTERS."""
+    plain = normalise(text.translate(_SAME))
+    return "".join(char if char in LETTERS else "~" for char in plain)
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """What a picture says: its letters, the frame where each was seen, and how sure all of them are."""
+
+    letters: str
+    frames: Sequence[int]
+    certainty: float
+
+
+class Speller:
+    def __init__(self, session: Any, tokenizer: Tokenizer) -> None:
+        """``session`` is onnxruntime's of the network."""
+        self._session, self._tokenizer = session, tokenizer
+        tokens = [tokenizer.token(term) for term in range(len(tokenizer))]
+        self._number = number = np.array([letters_of(token).isdigit() for token in tokens])
+        piece = np.array([GOES_ON in token for token in tokens])
+        self._in_detail = number | piece | np.array([len(token) == 1 for token in tokens])
+        self._width = np.array([width_of(letters_of(token)) for token in tokens], np.float32)
+        self._sooner = 0.2 * number + 0.2 * piece
+
+    def look_again(self, grey: Image.Image, cells: Cells) -> Cells:
+        """What was read on a page, with what is spelled surely in its place."""
+        found = self.places(grey, cells)
+        spellings = self.spell([picture_of(grey, place) for _, place in found])
+        return self.replaced(cells, found, spellings, grey.size)
+
+    def places(self, grey: Image.Image, cells: Cells) -> list[tuple[int, Place]]:
+        """The words to be spelled: a cell of each, and where it stands."""
+        pixels, size = np.asarray(grey), np.array(grey.size, np.float32)
+        best, term = cells.probability[:, 0], cells.term[:, 0]
+        middle, em = cells.middle * size, np.clip(cells.em, *TYPE) * cells.pixel[:, 1] * size[1]
+        known = np.flatnonzero((best >= CERTAIN) & ~self._in_detail[term])
+        there, wide = middle[known], (self._width[term] * em)[known]
+        rows = np.flatnonzero((best > LIKELY) & (self._in_detail[term] | (best < DOUBTFUL)))
+        order = np.argsort(np.abs(best[rows] - FIRST) - self._sooner[term[rows]], kind="stable")
+        rows = rows[order[:TRIED]]
+        across, down = np.abs(middle[rows, None] - there[None]).transpose(2, 0, 1)
+        rows = rows[~((across < wide / 2) & (down < em[known] / 2)).any(axis=1)]
+        taken = np.zeros(len(best), np.bool_)
+        found: list[tuple[int, Place]] = []
+        for row in rows.tolist():
+            if taken[row]:
+                continue
+            x, y = middle[row].tolist()
+            gap = NUMBER_GAP if self._number[term[row]] else GAP
+            place = word_at(pixels, x, y, float(em[row]), gap)
+            if place is None:
+                continue
+            taken |= _inside(place, middle)
+            if float(wide[_inside(place, there)].sum()) < KNOWN * (place[2] - place[0]):
+                found.append((row, place))
+                if len(found) == MOST:
+                    break
+        return found
+
+    def spell(self, pictures: Sequence[NDArray[np.uint8]]) -> list[Spelling]:
+        order = sorted(range(len(pictures)), key=lambda number: pictures[number].shape[1])
+        spelled: dict[int, Spelling] = {}
+        for start in range(0, len(order), AT_ONCE):
+            some = order[start : start + AT_ONCE]
+            widths = [pictures[number].shape[1] for number in some]
+            batch = np.zeros((len(some), 1, HEIGHT, -(-(widths[-1] + 4) // 4) * 4), np.uint8)
+            for row, (number, width) in enumerate(zip(some, widths, strict=True)):
+                batch[row, 0, :, :width] = pictures[number]
+            (chances,) = self._session.run(None, {"pictures": batch * np.float32(1 / 255)})
+            frames = [(width + 3) // STEP for width in widths]
+            spelled |= dict(zip(some, decoded(chances, frames), strict=True))
+        return [spelled[number] for number in range(len(pictures))]
+
+    def replaced(
+        self,
+        cells: Cells,
+        found: Sequence[tuple[int, Place]],
+        spellings: Sequence[Spelling],
+        size: tuple[int, int],
+    ) -> Cells:
+        """The cells of a page of this size, with the terms of sure spellings; what was read at their places
+        counts by how unsure they are.
+        """
+        middle, doubt = cells.middle * np.array(size, np.float32), np.ones(len(cells.middle), np.float32)
+        new: list[tuple[int, int, float, float, float]] = []  # cell, term, x, y, certainty
+        for (row, place), spelling in zip(found, spellings, strict=True):
+            chance = spelling.certainty**POWER
+            pieces = list(self._pieces(spelling)) if chance > SURE else []
+            if not pieces:
+                continue
+            doubt[_inside(place, middle)] *= 1 - SHARE * chance
+            left, top, _, bottom = place
+            step = STEP * (bottom - top) / HEIGHT
+            new += [
+                (row, term, max(0.0, left) + (frame + 0.5) * step, (top + bottom) / 2, chance)
+                for term, frame in pieces
+            ]
+        if not new:
+            return cells
+        rows, terms, x, y, certainty = map(np.array, zip(*new, strict=True))
+        nothing = np.zeros((len(new), cells.term.shape[1] - 1))
+        spelled = type(cells)(
+            (np.stack([x, y], 1) / size).astype(np.float32),
+            cells.pixel[rows],
+            np.column_stack([certainty, nothing]).astype(np.float32),
+            np.column_stack([terms, nothing]).astype(np.int32),
+            cells.em[rows],
+            certainty.astype(np.float32),
+        )
+        return replace(cells, probability=cells.probability * doubt[:, None]).and_(spelled)
+
+    def _pieces(self, spelling: Spelling) -> Iterator[tuple[int, float]]:
+        """The terms of a spelling, and the frame in the middle of each."""
+        for run in RUNS.finditer(spelling.letters):
+            for term, start, end in self._tokenizer.spans(run.group()):
+                first, last = spelling.frames[run.start() + start], spelling.frames[run.start() + end - 1]
+                yield term, (first + last) / 2
+
+
+def _inside(place: Place, middle: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Which of some places lie on a word."""
+    left, top, right, bottom = place
+    x, y = middle.T
+    inside: NDArray[np.bool_] = (
+        (x > left) & (x < right) & (np.abs(y - (top + bottom) / 2) < (bottom - top) / 3)
+    )
+    return inside
+
+
+def decoded(chances: NDArray[np.float32], frames: Sequence[int]) -> Iterator[Spelling]:
+    """The likeliest letter of every frame, each stretch of one as one: of (words, letters, frames), as many
+    frames as each word has.
+    """
+    best = chances.argmax(axis=1)
+    certainty = np.cumprod(np.take_along_axis(chances, best[:, None], axis=1)[:, 0], axis=1)
+    before = np.concatenate([np.zeros((len(best), 1), best.dtype), best[:, :-1]], axis=1)
+    begins = (best > 0) & (best != before)
+    for word, count in enumerate(frames):
+        at = np.flatnonzero(begins[word, :count])
+        letters = "".join([LETTERS[number - 1] for number in best[word, at].tolist()])
+        yield Spelling(letters, at.tolist(), float(certainty[word, count - 1]))

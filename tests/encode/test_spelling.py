@@ -1,0 +1,156 @@
+"""Rare words, numbers and codes: cut from the page, spelled, and put in the place of what was read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont, ImageOps
+
+from vsplade.encode.reader.detect import Cells
+from vsplade.encode.reader.reader import ReaderEncoder
+from vsplade.encode.reader.reader_queries import ReaderOptions
+from vsplade.encode.reader.spelling import LETTERS, Speller, decoded, spelled_as
+from vsplade.encode.reader.word_crops import HEIGHT, picture_of, word_at
+from vsplade.encode.tokenizer import Tokenizer
+from vsplade.types import FOUND, Page
+
+LINE = "Order KX-4821 of Zembrawick and Sons, 17,305.60 paid"
+TOKENIZER = Tokenizer.load()
+
+
+def line(text: str, size: int = 22, width: int = 900) -> Image.Image:
+    page = Image.new("L", (width, 120), 255)
+    ImageDraw.Draw(page).text((30, 40), text, 0, ImageFont.load_default(size))
+    return page
+
+
+def ends(text: str, word: str, size: int = 22) -> tuple[float, float]:
+    font = ImageFont.load_default(size)
+    left = 30 + font.getlength(text[: text.index(word)])
+    return left, left + font.getlength(word)
+
+
+class Says:
+    """A network that reads the same from every picture, so surely."""
+
+    def __init__(self, text: str, chance: float = 1.0) -> None:
+        self.numbers, self.chance = [LETTERS.index(letter) + 1 for letter in text], chance
+
+    def run(self, _: None, given: dict[str, NDArray[np.float32]]) -> list[NDArray[np.float32]]:
+        words, _, height, width = given["pictures"].shape
+        assert height == HEIGHT
+        assert given["pictures"].max() <= 1
+        chances = np.zeros((words, len(LETTERS) + 1, width // 2), np.float32)
+        chances[:, 0] = 1.0
+        for frame, number in enumerate(self.numbers):
+            chances[:, :, 2 * frame] = 0.0
+            chances[:, number, 2 * frame] = self.chance
+        return [chances]
+
+
+def cells(*read: tuple[str, float, float], size: tuple[int, int] = (900, 120)) -> Cells:
+    """Terms with the places of their middles on a line, and their chances."""
+    pixel = np.array([[1 / size[0], 1 / size[1]]] * len(read), np.float32)
+    middle = np.array([(x, 53) for _, x, _ in read], np.float32) * pixel
+    terms = [TOKENIZER.term(token) for token, _, _ in read]
+    chance = np.array([[chance, 0] for _, _, chance in read], np.float32)
+    em = np.full(len(read), 20, np.float32)
+    return Cells(middle, pixel, chance, np.array([[term, 0] for term in terms], np.int32), em, chance[:, 0])
+
+
+def counts(read: Cells) -> dict[str, float]:
+    found = np.bincount(read.term.ravel(), read.probability.ravel(), len(TOKENIZER))
+    return {TOKENIZER.token(term): round(float(found[term]), 3) for term in np.flatnonzero(found).tolist()}
+
+
+@pytest.mark.parametrize("word", ["KX-4821", "Zembrawick", "17,305.60"])
+@pytest.mark.parametrize("invert", [False, True])
+def test_a_word_is_cut_at_the_gaps_around_it(word: str, invert: bool) -> None:
+    page = ImageOps.invert(line(LINE)) if invert else line(LINE)
+    left, right = ends(LINE, word)
+    place = word_at(np.asarray(page), (left + right) / 2 + 8, 57, 22)
+    assert place is not None
+    assert abs(place[0] - left) < 6
+    assert abs(place[2] - right) < 6
+    picture = picture_of(page, place)
+    assert len(picture) == HEIGHT
+    assert picture.max() == 255  # ink, whatever its colour was
+    assert np.median(picture) == 0
+
+
+def test_where_no_ink_or_no_gap_is_there_is_no_word() -> None:
+    assert word_at(np.full((90, 400), 255, np.uint8), 200, 45, 20) is None
+    assert word_at(np.asarray(line("m" * 60)), 400, 53, 22) is None
+    assert word_at(np.asarray(line("word")), 5000, 53, 22) is None
+
+
+def test_a_word_at_the_edge_is_filled_up_with_paper() -> None:
+    page = line("KX-4821").crop((28, 48, 140, 62))
+    assert picture_of(page, (-4.0, -8.0, 110.0, 22.0)).shape[0] == HEIGHT
+
+
+def test_print_in_letters() -> None:
+    assert spelled_as("Café 7 – H’s (20%)") == "cafe 7 - h's (20~)"
+
+
+def test_a_letter_counts_once_however_many_frames_it_has() -> None:
+    chances = np.full((2, len(LETTERS) + 1, 9), 0.001, np.float32)
+    chances[:, 4, 7:] = 0.5  # beyond the picture
+    for frame, number in enumerate([0, 2, 2, 0, 2, 3, 3]):
+        chances[:, number, frame] = 0.9
+    for found, letters, count in zip(decoded(chances, [7, 4]), ["aab", "a"], [7, 4], strict=True):
+        assert found.letters == letters
+        assert list(found.frames) == [1, 4, 5][: len(letters)]
+        assert found.certainty == pytest.approx(0.9**count)
+
+
+def test_a_sure_spelling_takes_the_place_of_what_was_read() -> None:
+    middle = sum(ends(LINE, "Zembrawick")) / 2
+    before = cells(("canary", middle, 0.4), ("order", 60, 0.95))
+    after = counts(Speller(Says("camry"), TOKENIZER).look_again(line(LINE), before))
+    assert after["cam##"] == after["##ry"] == 1
+    assert after["canary"] < 0.4
+    assert after["order"] == pytest.approx(0.95)
+
+
+@pytest.mark.parametrize("network", [Says("camry", 0.5), Says("~"), Says("")])
+def test_an_unsure_or_empty_one_changes_nothing(network: Any) -> None:
+    before = cells(("canary", sum(ends(LINE, "Zembrawick")) / 2, 0.4))
+    assert counts(Speller(network, TOKENIZER).look_again(line(LINE), before)) == counts(before)
+
+
+def test_sure_words_are_not_looked_at_again() -> None:
+    speller = Speller(Says("camry"), TOKENIZER)
+    sure = cells(("canary", sum(ends(LINE, "Zembrawick")) / 2, 0.9))
+    assert speller.places(line(LINE), sure) == []
+    assert speller.look_again(line(LINE), sure) is sure
+
+
+@pytest.fixture(scope="module")
+def reader() -> ReaderEncoder:
+    return ReaderEncoder(ReaderOptions(meaning=False))
+
+
+@pytest.mark.parametrize("word", ["KX-4821", "Zembrawick", "17,305.60"])
+def test_the_page_then_holds_the_whole_word(reader: ReaderEncoder, word: str) -> None:
+    (vector,) = reader.encode_pages([Page(id="p", image=line(LINE), path="p.png")])
+    (asked,) = reader.query_words(word)
+    assert asked.on(vector.weight_bits()) == FOUND
+
+
+def test_what_cannot_be_read_is_not_spelled(reader: ReaderEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReaderEncoder, "_is_legible", lambda *_: False)
+    monkeypatch.setattr(Speller, "look_again", lambda *_: pytest.fail("was spelled"))
+    reader.read(line(LINE))
+
+
+def test_an_index_made_before_gets_pages_as_they_were(
+    reader: ReaderEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = reader.former()[0]
+    assert former.fingerprint != reader.fingerprint
+    monkeypatch.setattr(Speller, "look_again", lambda *_: pytest.fail("was spelled"))
+    former.read(line(LINE))
