@@ -110,6 +110,12 @@ class WordPlaces:
     def of(cls, cells: Cells) -> WordPlaces:
         return cls(cells.middle, cells.probability.sum(1))
 
+    @property
+    def weight(self) -> NDArray[np.floating[Any]]:
+        """A few words that are read surely on a turned page count less so: they are what lies otherwise."""
+        root: NDArray[np.floating[Any]] = np.sqrt(self.chance)
+        return root
+
 
 @dataclass(frozen=True)
 class Pose:
@@ -222,11 +228,11 @@ def _many_words(page: Image.Image, words: WordPlaces) -> tuple[int, int]:
     """Left and top of the square of the page with the most words."""
     shape = np.maximum(1, np.array([page.height, page.width]) // CELL)
     row, column = (words.middle[:, ::-1] * shape).astype(np.int64).clip(0, shape - 1).T
-    chance = np.zeros(shape)
-    np.add.at(chance, (row, column), words.chance)
+    weight = np.zeros(shape)
+    np.add.at(weight, (row, column), words.weight)
     side = SAMPLE // CELL
     missing = [(1, max(0, side - cells)) for cells in shape.tolist()]
-    sums = np.pad(chance, missing).cumsum(0).cumsum(1)
+    sums = np.pad(weight, missing).cumsum(0).cumsum(1)
     squares = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
     top, left = np.unravel_index(int(squares.argmax()), squares.shape)
     return int(left) * CELL, int(top) * CELL
