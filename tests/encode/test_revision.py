@@ -71,7 +71,7 @@ def test_each_file_of_the_model_and_each_option_counts(
 ) -> None:
     seen = {load_encoder("reader").fingerprint, load_encoder("reader:point=efficient").fingerprint}
     seen.add(load_encoder("reader:longest_edge=1216").fingerprint)
-    for name in ("size.onnx", "query.npy", "related.npy", "certainty.npy"):
+    for name in ("size.onnx", "speller.onnx", "query.npy", "related.npy", "certainty.npy"):
         copy = tmp_path / name.replace(".", "_")
         shutil.copytree(MODEL, copy)
         (copy / name).write_bytes((copy / name).read_bytes() + b" ")
@@ -84,7 +84,7 @@ def test_each_file_of_the_model_and_each_option_counts(
         seen.add(ReaderEncoder(ReaderOptions(model=str(copy))).fingerprint)
     monkeypatch.setattr(reader_module, "REVISION", REVISION + 1)
     seen.add(load_encoder("reader").fingerprint)
-    assert len(seen) == 3 + 4 + 3 + 1
+    assert len(seen) == 3 + 5 + 3 + 1
 
 
 @pytest.mark.parametrize("name", ["trunk.onnx", "head.onnx"])
