@@ -154,3 +154,17 @@ def test_an_index_made_before_gets_pages_as_they_were(
     assert former.fingerprint != reader.fingerprint
     monkeypatch.setattr(Speller, "look_again", lambda *_: pytest.fail("was spelled"))
     former.read(line(LINE))
+
+
+def test_places_anywhere_are_cut_or_passed_over() -> None:
+    """Also beside the page, at its edges, and for type that is larger than the page."""
+    rng = np.random.default_rng(0)
+    grey = Image.fromarray(rng.integers(0, 256, (37, 53), dtype=np.uint8))
+    pixels, cut = np.asarray(grey), 0
+    for _ in range(1000):
+        x, y, em = rng.uniform(-5, 60), rng.uniform(-5, 45), float(rng.choice([0.5, 2, 8, 30, 200]))
+        place = word_at(pixels, x, y, em)
+        if place is not None:
+            cut += 1
+            assert picture_of(grey, place).shape[0] == HEIGHT
+    assert 100 < cut < 1000

@@ -4,10 +4,23 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from vsplade.encode.meaning.wordpiece import WordPiece
 
 SYNONYMS = {"big": ["large", "great"], "house": ["building"]}
 TEXT = "the big house stands on a hill above the river and nobody has lived there since the war ended"
+
+
+def plain_tokens(folder: Path, texts: list[str], size: int) -> np.ndarray:
+    """As `teacher_tokens`, for a folder without MiniLM's own tokenizer."""
+    pieces = WordPiece.load(folder / "vocab.txt")
+    out = np.zeros((len(texts), size), np.uint16)
+    for row, text in enumerate(texts):
+        numbers = [pieces.start, *pieces.encode(text)[: size - 2], pieces.end]
+        out[row, : len(numbers)] = numbers
+    return out
 
 
 @pytest.fixture

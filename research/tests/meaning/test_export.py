@@ -21,6 +21,7 @@ from research.meaning.export import export, page_graph, trained_page
 from research.meaning.model import HIDDEN, Bert, mean, page_encoder
 from research.meaning.options import CentroidsOptions, ExportOptions, TeachOptions, TrainOptions
 from research.meaning.train import Wear, train
+from research.tests.meaning.conftest import plain_tokens
 from vsplade.encode.meaning.meaning_model import MeaningModel
 from vsplade.encode.meaning.wordpiece import WordPiece
 
@@ -88,16 +89,7 @@ def test_the_teacher_sorts_by_length_and_back(bert: Bert, minilm: Path, tmp_path
 
 
 def test_teaching_goes_on_where_it_stopped(minilm: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces = WordPiece.load(minilm / "vocab.txt")
-
-    def tokens(folder: Path, texts: list[str], size: int) -> np.ndarray:
-        out = np.zeros((len(texts), size), np.uint16)
-        for row, text in enumerate(texts):
-            numbers = [pieces.start, *pieces.encode(text)[: size - 2], pieces.end]
-            out[row, : len(numbers)] = numbers
-        return out
-
-    monkeypatch.setattr(teach, "teacher_tokens", tokens)
+    monkeypatch.setattr(teach, "teacher_tokens", plain_tokens)
     monkeypatch.setattr(teach, "PART", 20)
     options = TeachOptions(work, minilm, passages=6, spans=40, headwords=4, glosses=4)
     told = teach.teach(options)

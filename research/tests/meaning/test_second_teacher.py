@@ -20,6 +20,7 @@ from research.meaning.mpnet import WIDTH, MPNet
 from research.meaning.options import RemapOptions, SecondTeacherOptions, TeachOptions
 from research.meaning.remap import Map, known_of, remap
 from research.meaning.table import LAST_SPECIAL
+from research.tests.meaning.conftest import plain_tokens
 from vsplade.encode.meaning.wordpiece import WordPiece
 from vsplade.errors import InputError
 
@@ -54,19 +55,10 @@ def minilm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
     torch.manual_seed(1)
     bert = Bert(len(TOKENS), padding=0, layers=1).eval()
-    pieces = WordPiece.load(folder / "vocab.txt")
-
-    def tokens(_: Path, texts: list[str], size: int) -> np.ndarray:
-        out = np.zeros((len(texts), size), np.uint16)
-        for row, text in enumerate(texts):
-            numbers = [pieces.start, *pieces.encode(text)[: size - 2], pieces.end]
-            out[row, : len(numbers)] = numbers
-        return out
-
     for module in ("teach", "export"):
         monkeypatch.setattr(f"research.meaning.{module}.load_minilm", lambda _: bert)
-    monkeypatch.setattr(teach, "teacher_tokens", tokens)
-    monkeypatch.setattr(second_teacher, "teacher_tokens", tokens)
+    monkeypatch.setattr(teach, "teacher_tokens", plain_tokens)
+    monkeypatch.setattr(second_teacher, "teacher_tokens", plain_tokens)
     return folder
 
 

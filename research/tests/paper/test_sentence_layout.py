@@ -12,7 +12,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
-from PIL import Image
 from safetensors.torch import load_file, save_file
 from tests.encode.modernvbert import tiny
 
@@ -34,10 +33,6 @@ def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.write_folder(tmp_path_factory.mktemp("released"), tiny.released_tensors())
-
-
-def noise(width: int, height: int, seed: int = 0) -> Image.Image:
-    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8))
 
 
 def test_sentence_transformers_layout_reads_and_writes(released: Path, tmp_path: Path) -> None:
@@ -92,7 +87,7 @@ def test_sentence_transformers_itself_agrees(
     texts = ["red page total", "green", " red red page red green page"]
     theirs = encoder.encode_query(texts, convert_to_tensor=True, convert_to_sparse_tensor=False)
     ours = ModernVBertEncoder(ModernVBertOptions(str(released), prompt=prompt))
-    pages = [noise(70, 50), noise(20, 90, 1), noise(30, 30, 2)]
+    pages = [tiny.noise(70, 50), tiny.noise(20, 90, 1), tiny.noise(30, 30, 2)]
     seen = encoder.encode_document(pages, convert_to_tensor=True, convert_to_sparse_tensor=False)
     vectors = [ours.encode_query(text) for text in texts]
     vectors += ours.encode_pages([Page(str(n), image, "") for n, image in enumerate(pages)])
@@ -124,7 +119,7 @@ def test_a_folder_in_that_layout_serves_too(released: Path, tmp_path: Path) -> N
     assert np.allclose(
         ours.encode_query(" red page").weights, theirs.encode_query(" red page").weights, atol=1e-6
     )
-    (one,), (other,) = (each.encode_pages([Page("p", noise(60, 80), "")]) for each in (ours, theirs))
+    (one,), (other,) = (each.encode_pages([Page("p", tiny.noise(60, 80), "")]) for each in (ours, theirs))
     assert np.array_equal(one.terms, other.terms)
     assert np.allclose(one.weights, other.weights, atol=1e-5)
 

@@ -13,7 +13,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
 
-from PIL import Image  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 
 from vsplade.encode.modernvbert import checkpoint, tower  # noqa: E402
@@ -33,15 +32,11 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.write_folder(tmp_path_factory.mktemp("released"), tiny.released_tensors())
 
 
-def noise(width: int, height: int, seed: int = 0) -> Image.Image:
-    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8))
-
-
 def test_page_vectors_equal_a_plain_implementation(released: Path) -> None:
     model = checkpoint.load(released).model
     processor = PageProcessor(released)
     file = load_file(released / "model.safetensors")
-    cut = [processor.tiles(noise(70, 50)), processor.tiles(noise(20, 90, 1))]
+    cut = [processor.tiles(tiny.noise(70, 50)), processor.tiles(tiny.noise(20, 90, 1))]
     prompts = [processor.prompt_ids(grid) for _, grid in cut]
     assert len(prompts[0]) != len(prompts[1]), "the batch must have padding"
     ids = torch.full((2, max(map(len, prompts))), tiny.SPECIAL[3])

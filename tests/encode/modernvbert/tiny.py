@@ -7,7 +7,9 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
@@ -18,6 +20,10 @@ IMAGE_TOKEN = ROWS - 1
 SPECIAL = (590, 591, 592, 593, 594)  # [UNK] [CLS] [SEP] [PAD] [MASK]
 TILE, PATCH, SHUFFLE, WIDTH, EYE, HEADS = 32, 4, 2, 32, 24, 4
 TOKENS_A_TILE = (TILE // PATCH // SHUFFLE) ** 2
+
+
+def noise(width: int, height: int, seed: int = 0) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8))
 
 
 def config(released: bool = True) -> dict[str, Any]:

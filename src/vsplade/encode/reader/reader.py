@@ -193,7 +193,7 @@ class ReaderEncoder(ReaderQueries):
     def encode_with_places(self, page: Page) -> tuple[SparseVector, list[Box]]:
         """The vector, and for each of its terms the place that spoke loudest for it.
 
-        WordPlaces are those of the page as it was given, also where it had to be turned to be read.
+        Places are those of the page as it was given, also where it had to be turned to be read.
         """
         pose, cells = self.read_upright(page.image)
         vector = self._pool(cells)
