@@ -139,6 +139,8 @@ vectors = list(reader.encode_pages([Page(id="p", image=image, path="p") for imag
 vectors += [reader.encode_query(" ".join(random.sample(tokens, 5))) for _ in range(200)]
 for vector in vectors:
     seen.update(vector.terms.tobytes() + vector.weights.tobytes())
+    if vector.meaning is not None and hasattr(vector.meaning, "codes"):
+        seen.update(vector.meaning.codes.tobytes())
 print(seen.hexdigest(), sum(map(len, vectors)))
 """
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vsplade.encode import load_encoder
+from vsplade.encode import as_built, load_encoder
 from vsplade.encode.meaning.meaning_model import MOST_WINDOWS, WINDOW, MeaningModel, page_windows, rounded
 from vsplade.encode.meaning.wordpiece import WordPiece, words
 from vsplade.errors import InputError
@@ -164,3 +164,11 @@ def test_a_word_that_the_text_model_cuts_is_known_whole(model: MeaningModel) -> 
         lengths = np.linalg.norm([whole, pieces], axis=1) * np.linalg.norm(other)
         near, before = np.array([whole, pieces]) @ other / lengths
         assert near > max(before, 0.5)
+
+
+def test_indexes_made_before_the_faster_graph_are_still_this_encoders() -> None:
+    """The fingerprint of the reader at revision 9, as its indexes have it."""
+    made_before = "reader-52c06ec05fa0ab49"
+    encoder = load_encoder("reader")
+    assert encoder.fingerprint != made_before
+    assert as_built(encoder, made_before).fingerprint == made_before

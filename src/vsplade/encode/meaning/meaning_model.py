@@ -57,6 +57,16 @@ def rounded(vectors: NDArray[np.float32]) -> NDArray[np.int8]:
     return codes
 
 
+def _products(rows: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Of each row with each of the others.
+
+    Not by ``@``: for so little work it would wake BLAS's threads, and they spin on beside whatever comes next,
+    at the cost of a whole processor.
+    """
+    products: NDArray[np.float32] = np.einsum("wd,cd->wc", rows, others)
+    return products
+
+
 class MeaningModel:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -129,7 +139,7 @@ class MeaningModel:
 
     def as_windows(self, vectors: NDArray[np.float32]) -> Windows:
         """A window a row, each in the cluster whose centre is nearest."""
-        clusters = (vectors @ self._centroids.T).argmax(axis=1)
+        clusters = _products(vectors, self._centroids).argmax(axis=1)
         return Windows(rounded(vectors), clusters.astype(np.uint16))
 
     def _read(self, windows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
@@ -156,7 +166,7 @@ class MeaningModel:
         if length < 1e-6:
             return None
         vector = (total / length).astype(np.float32)
-        nearness = self._centroids @ vector
+        nearness = _products(vector[None], self._centroids)[0]
         return Direction(vector, np.argsort(-nearness).astype(np.uint16))
 
     def _rows(self, text: str) -> list[int]:
