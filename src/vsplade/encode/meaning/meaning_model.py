@@ -60,8 +60,8 @@ def rounded(vectors: NDArray[np.float32]) -> NDArray[np.int8]:
 def _products(rows: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
     """Of each row with each of the others.
 
-    Not by ``@``: for so little work it would wake BLAS's threads, and they spin on beside whatever comes next,
-    at the cost of a whole processor.
+    Not by ``@``: for so little work it would wake BLAS's threads, and they spin on beside whatever comes
+    next, at the cost of a whole processor.
     """
     products: NDArray[np.float32] = np.einsum("wd,cd->wc", rows, others)
     return products
