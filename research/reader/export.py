@@ -34,7 +34,8 @@ from research.command import main
 from research.reader.degrade import degrade
 from research.reader.options import ExportOptions
 from research.reader.probe import BEST, load_reader
-from research.reader.realpages import PagePool, page_jobs, read_pages
+from research.reader.realpages import PagePool, read_pages
+from research.reader.text_layers import page_jobs
 from vsplade.encode.gpu.network import Head, Reader, Trunk, fold_norms
 from vsplade.encode.reader.detect import FOLD, fold
 from vsplade.encode.tokenizer import Tokenizer

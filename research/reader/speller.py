@@ -1,259 +1,269 @@
-"""The network that spells single words: drawn, trained and exported in one command, on a processor.
+"""The networks that spell single words, of several sizes side by side: trained on a GPU within a set time.
 
-Convolutions see a word's picture, more of them look along it, and every second column of pixels says a letter
-or none (connectionist temporal classification). It trains in bfloat16 and ships in 8 bits.
+    python -m research.reader.speller --bundle FOLDER --out FOLDER --seconds 330
+
+FOLDER holds fonts/, pdfs/, words.json and judges.npz (``research.reader.speller_bundle``). Worker processes draw
+lines and cut words of PDFs all the while; all networks see the same batches. The rate falls to nothing by the
+clock. Checkpoints are averages of the weights, written every minute.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
+import os
 import random
+import re
+import shutil
+import signal
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import torch
 from numpy.typing import NDArray
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
-from onnxruntime.quantization.shape_inference import quant_pre_process
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from research.command import main
-from research.reader.options import SpellerOptions
-from research.reader.word_pictures import Labelled, drawn_pictures, real_pictures
-from vsplade.cli.common import note
+from research.reader.speller_network import SIZES, SpellerNetwork
+from research.reader.word_changes import changed, stretched
+from research.reader.word_store import KINDS, Batch, Store, Workers
+from research.reader.word_supply import HEIGHT, WIDTHS
 from vsplade.encode.reader.spelling import LETTERS, STEP
-from vsplade.encode.reader.word_crops import HEIGHT
-from vsplade.errors import InputError
 
-BATCH = 128
-CHUNK = 24
-"""Batches whose pictures are put in the order of their widths together."""
 DRAWN = 0.68
 """Share of the pictures."""
-WARM_UP = 150
+WARM_UP = 300
 """Batches."""
-CALIBRATION = 512
-"""Pictures that the 8-bit ranges are measured on."""
-KEPT_OUT = 12
-"""Every so many faces and PDFs are kept out of training, to judge on."""
+FIRST = 25_000
+"""Pictures that training begins with; after PATIENCE fewer are enough."""
+PATIENCE = 30.0
+"""Seconds."""
+LAST = 10.0
+"""Seconds that are kept for the last check and file."""
+AVERAGED = 0.9985
+"""Of the average of the weights, what stays at every batch."""
 
 
-class Along(nn.Module):
-    """A convolution along the word, added to what it saw."""
-
-    def __init__(self, width: int, apart: int) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(width, width, (1, 3), padding=(0, apart), dilation=(1, apart), bias=False)
-        self.norm = nn.BatchNorm2d(width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.relu(x + self.norm(self.conv(x)))
+def smaller(x: Tensor, height: int) -> Tensor:
+    """Pictures as networks of this height see them."""
+    if height == x.shape[2]:
+        return x
+    size = (height, x.shape[3] * height // x.shape[2])
+    return functional.interpolate(x, size, mode="bilinear", antialias=True, align_corners=False)
 
 
-def _seeing(inputs: int, outputs: int, kernel: int, stride: Any, padding: Any) -> nn.Sequential:
-    conv = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
-    return nn.Sequential(conv, nn.BatchNorm2d(outputs), nn.ReLU())
+def frames_of(widths: Tensor, height: int) -> Tensor:
+    return (torch.div(widths * height, HEIGHT, rounding_mode="floor") + 3) // STEP
 
 
-class SpellerNetwork(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.see = nn.Sequential(
-            _seeing(1, 24, 5, STEP, 2),
-            _seeing(24, 48, 3, (2, 1), 1),
-            _seeing(48, 64, 3, (2, 1), 1),
-            _seeing(64, 128, 3, 1, (0, 1)),  # the three rows that are left become one
-        )
-        self.spell = nn.Sequential(Along(128, 1), Along(128, 2), Along(128, 1))
-        self.out = nn.Conv2d(128, len(LETTERS) + 1, 1)
+class Learner:
+    """The networks, their averages, and one optimiser for all."""
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        """(words, 1, HEIGHT, width), ink 1 and paper 0, to logits (words, letters, frames)."""
-        logits: Tensor = self.out(self.spell(self.see(pictures)))
-        return logits.squeeze(2)
+    def __init__(self, names: list[str], device: torch.device, rate: float, initial: Path | None) -> None:
+        self.device, self.rate = device, rate
+        self.networks: dict[str, SpellerNetwork] = {}
+        for name in names:
+            network = SpellerNetwork(SIZES[name])
+            if initial is not None:
+                network.load_state_dict(load_file(initial / f"{name}.safetensors"))
+            self.networks[name] = network.to(device, memory_format=torch.channels_last)
+        self.averages = {name: SpellerNetwork(SIZES[name]).to(device).eval() for name in names}
+        for name, average in self.averages.items():
+            average.load_state_dict(self.networks[name].state_dict())
+        weights = [p for network in self.networks.values() for p in network.parameters()]
+        groups = [
+            {"params": [p for p in weights if p.ndim > 1], "weight_decay": 0.02},
+            {"params": [p for p in weights if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        self.optimizer = torch.optim.AdamW(groups, rate, (0.9, 0.98), fused=device.type == "cuda")
+        self.step = 0
+        states = [(self.averages[name].state_dict(), self.networks[name].state_dict()) for name in names]
+        kept = [(ours[key], theirs[key]) for ours, theirs in states for key in ours]
+        kept = [(our, their) for our, their in kept if our.is_floating_point()]
+        self._ours, self._theirs = [our for our, _ in kept], [their for _, their in kept]
 
+    def learn(self, batch: Batch, done: float) -> Tensor:
+        """One batch; the loss of each network."""
+        self.step += 1
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate * min(1, self.step / WARM_UP) * (1 + math.cos(math.pi * done)) / 2
+        most = (batch.pictures.shape[3] - 2) / batch.widths
+        wider = torch.exp(torch.randn(len(batch.widths)) * 0.09).minimum(most)
+        widths = (batch.widths * wider).long()
+        with torch.no_grad():
+            x = changed(stretched(batch.pictures, wider.to(self.device, non_blocking=True)))
+            seen = {height: smaller(x, height) for height in {n.size.height for n in self.networks.values()}}
+        all_logits, all_frames = [], []
+        for network in self.networks.values():
+            height = network.size.height
+            with torch.autocast(self.device.type, torch.bfloat16):
+                logits = network(seen[height].contiguous(memory_format=torch.channels_last))
+            all_logits.append(logits.float().permute(2, 0, 1).log_softmax(-1))
+            all_frames.append(frames_of(widths, height).clamp(max=logits.shape[2]))
+        losses = self._losses(all_logits, all_frames, batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        losses.sum().backward()
+        for network in self.networks.values():
+            nn.utils.clip_grad_norm_(network.parameters(), 5.0)
+        self.optimizer.step()
+        self._average()
+        return losses.detach()
 
-class _Chances(nn.Module):
-    def __init__(self, network: SpellerNetwork) -> None:
-        super().__init__()
-        self.network = network
+    def _losses(self, logits: list[Tensor], frames: list[Tensor], batch: Batch) -> Tensor:
+        """All networks' in one call, which waits for the GPU once."""
+        longest = max(len(some) for some in logits)
+        joined = torch.cat([functional.pad(some, (0, 0, 0, 0, 0, longest - len(some))) for some in logits], 1)
+        count = len(logits)
+        loss = functional.ctc_loss(
+            joined, batch.letters.long().repeat(count, 1), torch.cat(frames), batch.lengths.repeat(count),
+            reduction="none", zero_infinity=True,
+        )  # fmt: skip
+        lengths = batch.lengths.to(self.device, non_blocking=True).repeat(count)
+        return (loss / lengths).view(count, -1).mean(1)
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        return self.network(pictures).softmax(1)
+    @torch.no_grad()
+    def _average(self) -> None:
+        stays = min(AVERAGED, (1 + self.step) / (10 + self.step))
+        torch._foreach_lerp_(self._ours, self._theirs, 1 - stays)
 
-
-@dataclass
-class Pictures:
-    """Labelled pictures, a column of pixels after the other."""
-
-    pixels: NDArray[np.uint8]
-    widths: NDArray[np.int64]
-    labels: list[list[int]]
-
-    @classmethod
-    def of(cls, some: Iterator[Labelled]) -> Pictures:
-        columns, widths, labels = bytearray(), [], []
-        for picture, label in some:
-            columns += np.ascontiguousarray(picture.T).tobytes()
-            widths.append(picture.shape[1])
-            labels.append([LETTERS.index(letter) + 1 for letter in label])
-        return cls(np.frombuffer(columns, np.uint8).reshape(-1, HEIGHT), np.array(widths, np.int64), labels)
-
-    def batch(self, rows: Sequence[int]) -> tuple[Tensor, Tensor, list[list[int]]]:
-        """Pictures with paper beside the narrower ones, their widths, and what they say."""
-        widths, ends = self.widths[list(rows)], self.widths.cumsum()
-        pixels = np.zeros((len(rows), -(-(int(widths.max()) + 4) // 4) * 4, HEIGHT), np.uint8)
-        for at, row in enumerate(rows):
-            pixels[at, : widths[at]] = self.pixels[ends[row] - widths[at] : ends[row]]
-        pictures = torch.from_numpy(pixels).transpose(1, 2)[:, None].float() / 255
-        return pictures, torch.from_numpy(widths), [self.labels[row] for row in rows]
-
-
-def varied(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Pictures a little wider, higher, slanted, shifted, bolder, thinner, blurred, noisy; and how much wider
-    each is.
-    """
-    n, _, height, width = x.shape
-    wider = torch.exp(torch.randn(n) * 0.08)
-    move = torch.zeros(n, 2, 3)
-    move[:, 0, 0], move[:, 1, 1] = 1 / wider, torch.exp(torch.randn(n) * 0.05)
-    move[:, 0, 1], move[:, 1, 0] = (
-        torch.randn(n) * 0.1 * height / width,
-        torch.randn(n) * 0.008 * width / height,
-    )
-    move[:, 0, 2] = 1 / wider - 1 + torch.randn(n) * 2 / width
-    move[:, 1, 2] = torch.randn(n) * 1.4 / height + move[:, 1, 0] / 2
-    grid = functional.affine_grid(move, list(x.shape), align_corners=False)
-    x = functional.grid_sample(x, grid, align_corners=False)
-    changes: list[Callable[[Tensor], Tensor]] = [
-        lambda some: functional.max_pool2d(some, 3, 1, 1),
-        lambda some: -functional.max_pool2d(-some, 3, 1, 1),
-        lambda some: functional.avg_pool2d(some, 3, 1, 1),
-        lambda some: some + torch.randn_like(some) * 0.15,
-        lambda some: some + torch.randn_like(some) * 0.08,
-    ]
-    for part, change in zip(torch.randperm(n).chunk(2 * len(changes)), changes, strict=False):
-        x[part] = torch.lerp(x[part], change(x[part]), torch.rand(len(part), 1, 1, 1) * 0.6)
-    return x.clamp(0, 1), wider
+    def save(self, out: Path) -> None:
+        for name, average in self.averages.items():
+            part = out / f"{name}.part"
+            state = {key: value.detach().float().cpu().contiguous() for key, value in average.state_dict().items()}
+            save_file(state, part)
+            os.replace(part, out / f"{name}.safetensors")
 
 
-def loss_of(logits: Tensor, widths: Tensor, labels: list[list[int]]) -> Tensor:
-    chances = logits.float().permute(2, 0, 1).log_softmax(-1)
-    frames = ((widths + 3) // STEP).clamp(max=len(chances))
-    joined = torch.tensor([letter for label in labels for letter in label])
-    lengths = torch.tensor([len(label) for label in labels])
-    return functional.ctc_loss(chances, joined, frames, lengths, zero_infinity=True)
+def said(best: NDArray[np.int64]) -> str:
+    """What one picture's likeliest letters say."""
+    begins = (best > 0) & (best != np.concatenate([[0], best[:-1]]))
+    return "".join(LETTERS[number - 1] for number in best[begins])
 
 
-def batches(sets: Sequence[Pictures], rng: random.Random) -> Iterator[tuple[Pictures, list[int]]]:
-    """Without end: batches of drawn and of real pictures of about one width."""
-    while True:
-        some = []
-        for pictures, share in zip(sets, (DRAWN, 1 - DRAWN), strict=True):
-            count = max(1, round(CHUNK * share))
-            rows = rng.choices(range(len(pictures.labels)), k=count * BATCH)
-            rows = sorted(rows, key=pictures.widths.__getitem__)
-            some += [(pictures, rows[at : at + BATCH]) for at in range(0, len(rows), BATCH)]
-        rng.shuffle(some)
-        yield from some
+def judged(network: SpellerNetwork, shelf: dict[str, NDArray[Any]], device: torch.device) -> Iterator[tuple[str, bool]]:
+    """For each picture of a chunk, what it says and whether that is what the network reads."""
+    height = network.size.height
+    for number in range(len(WIDTHS)):
+        if f"p{number}" not in shelf:
+            continue
+        x = torch.from_numpy(shelf[f"p{number}"]).to(device)[:, None].float() / 255
+        with torch.no_grad():
+            best = network(smaller(x, height)).argmax(1).cpu().numpy()
+        frames = frames_of(torch.from_numpy(shelf[f"w{number}"].astype(np.int64)), height).tolist()
+        for row, (letters, length) in enumerate(zip(shelf[f"t{number}"], shelf[f"l{number}"], strict=True)):
+            true = "".join(LETTERS[letter - 1] for letter in letters[:length])
+            yield true, said(best[row, : frames[row]]) == true
 
 
-def learn(network: SpellerNetwork, sets: Sequence[Pictures], options: SpellerOptions, say: Any) -> int:
-    """Train for so many seconds, the rate falling to nothing; the number of batches."""
-    heavy = [p for p in network.parameters() if p.ndim > 1]
-    light = [p for p in network.parameters() if p.ndim <= 1]
-    groups = [{"params": heavy, "weight_decay": 0.02}, {"params": light, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, options.rate, (0.9, 0.98))
-    begun, step = time.monotonic(), 0
-    for step, (pictures, rows) in enumerate(batches(sets, random.Random(options.seed)), 1):
-        done = (time.monotonic() - begun) / options.seconds
-        if done >= 1:
+def kind_of(text: str) -> str:
+    digits, letters = re.search("[0-9]", text), re.search("[a-z]", text)
+    return "codes" if digits and letters else "numbers" if digits else "words"
+
+
+def judge(learner: Learner, judges: dict[str, dict[str, NDArray[Any]]]) -> None:
+    for name, network in learner.averages.items():
+        parts = []
+        for source, shelf in judges.items():
+            right: dict[str, list[bool]] = {}
+            for text, is_right in judged(network, shelf, learner.device):
+                right.setdefault(kind_of(text), []).append(is_right)
+                right.setdefault("all", []).append(is_right)
+            found = ", ".join(f"{kind} {np.mean(right[kind]):.4f}" for kind in sorted(right))
+            parts.append(f"{source}: {found}")
+        print(f"  right, {name}: " + "; ".join(parts), flush=True)
+
+
+def load_judges(path: Path) -> dict[str, dict[str, NDArray[Any]]]:
+    judges: dict[str, dict[str, NDArray[Any]]] = {}
+    with np.load(path, allow_pickle=False) as arrays:
+        for key in arrays.files:
+            source, name = key.split("-")
+            judges.setdefault(source, {})[name] = arrays[key]
+    return judges
+
+
+def train(given: argparse.Namespace, workers: Workers, began: float) -> None:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.manual_seed(given.seed)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    learner = Learner(given.sizes.split(","), device, given.rate, given.initial)
+    judges, store = load_judges(given.bundle / "judges.npz"), Store(device, given.most)
+    print(f"{time.monotonic() - began:.1f} s: networks stand on {device}", flush=True)
+    stand = time.monotonic()
+    while (count := sum(store.came.values())) < given.first:
+        waited = time.monotonic() - stand
+        if waited > PATIENCE and count > given.batch:
             break
-        for group in optimizer.param_groups:
-            group["lr"] = options.rate * min(1, step / WARM_UP) * (1 + math.cos(math.pi * done)) / 2
-        x, widths, labels = pictures.batch(rows)
-        x, wider = varied(x)
-        with torch.autocast("cpu", torch.bfloat16):
-            logits = network(x)
-        loss = loss_of(logits, (widths * wider).long().clamp(max=x.shape[3]), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(network.parameters(), 5.0)
-        optimizer.step()
-        if step % 500 == 0:
-            say(f"{step} batches, {done:.0%} of the time: loss {loss.item():.3f}")
-    return step
+        if waited > 3 * PATIENCE:
+            raise SystemExit(f"no pictures came in time: {store.came}")
+        workers.bring(store, 64)
+        time.sleep(0.05)
+    begun, deadline = time.monotonic(), began + given.seconds - min(LAST, given.seconds / 4)
+    print(f"{begun - began:.1f} s: training begins with {store.came}", flush=True)
+    rng, told, seen, lately = random.Random(given.seed), begun, 0, 0
+    judged_at = saved_at = begun
+    while (now := time.monotonic()) < deadline:
+        workers.bring(store)
+        batch = store.draw(given.batch, DRAWN, rng)
+        losses = learner.learn(batch, (now - begun) / (deadline - begun))
+        lately += len(batch.widths)
+        if learner.step in (1, 10, 100) or now - told > 15:
+            shown = " ".join(f"{loss:.3f}" for loss in losses.tolist())
+            seen += lately
+            rate, told = lately / (time.monotonic() - told), time.monotonic()
+            print(
+                f"{told - began:.0f} s: {learner.step} batches, {seen} pictures seen, {rate:.0f}/s; "
+                f"came {store.came}; loss {shown}",
+                flush=True,
+            )
+            lately = 0
+        if now - saved_at > 60 and deadline - now > 15:
+            learner.save(given.out)
+            saved_at = time.monotonic()
+            judge(learner, judges)
+    learner.save(given.out)
+    print(f"{time.monotonic() - began:.0f} s: written", flush=True)
+    judge(learner, judges)
+    print(f"{time.monotonic() - began:.0f} s: {learner.step} batches in all, came {store.came}", flush=True)
 
 
-def export_speller(network: SpellerNetwork, pictures: Pictures, out: Path) -> None:
-    """In 8 bits; the last convolution and the chances stay exact."""
-    shown = sorted(range(min(CALIBRATION, len(pictures.labels))), key=lambda row: int(pictures.widths[row]))
-    feeds = [{"pictures": pictures.batch(shown[at : at + 16])[0].numpy()} for at in range(0, len(shown), 16)]
-
-    class Feeds(CalibrationDataReader):
-        def get_next(self) -> dict[str, Any] | None:
-            return feeds.pop() if feeds else None
-
-    with tempfile.TemporaryDirectory() as folder:
-        exact, ready = Path(folder) / "exact.onnx", Path(folder) / "ready.onnx"
-        axes = {"pictures": {0: "words", 3: "width"}, "chances": {0: "words", 2: "frames"}}
-        torch.onnx.export(
-            _Chances(network).eval(), (torch.zeros(2, 1, HEIGHT, 64),), str(exact), dynamo=False,
-            input_names=["pictures"], output_names=["chances"], dynamic_axes=axes, opset_version=17,
-        )  # fmt: skip
-        quant_pre_process(str(exact), str(ready), skip_symbolic_shape=True)
-        last = [node.name for node in onnx.load(str(ready)).graph.node if node.op_type == "Conv"][-1:]
-        quantize_static(
-            str(ready), str(out), Feeds(), QuantFormat.QDQ, ["Conv", "Relu", "Add"], per_channel=True,
-            activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, nodes_to_exclude=last,
-            extra_options={"CalibMovingAverage": True},
-        )  # fmt: skip
-
-
-def accuracy(path: Path, pictures: Pictures) -> float:
-    """Share of pictures of which every letter is right, by the file that ships."""
-    from vsplade.encode.reader.detect import onnx_session
-    from vsplade.encode.reader.spelling import Speller
-    from vsplade.encode.tokenizer import Tokenizer
-
-    ends = pictures.widths.cumsum()
-    cut = [pictures.pixels[end - width : end].T for end, width in zip(ends, pictures.widths, strict=True)]
-    found = Speller(onnx_session(path), Tokenizer.load()).spell(cut)
-    said = ["".join(LETTERS[letter - 1] for letter in label) for label in pictures.labels]
-    return float(np.mean([spelling.letters == text for spelling, text in zip(found, said, strict=True)]))
-
-
-def train_speller(options: SpellerOptions, say: Any = note) -> dict[str, Any]:
-    """Draw and cut pictures of words, learn to spell them, and write the network that ships."""
-    faces, pdfs = sorted(options.fonts.iterdir()), sorted(options.pdfs.glob("*.pdf"))
-    if len(faces) < 2 or len(pdfs) < 2:
-        raise InputError("At least two faces and two PDFs are needed: some are kept out to judge on.")
-    torch.manual_seed(options.seed)
-    rng = random.Random(options.seed)
-    sets, judges = [], []
-    for sources, counted, make in (
-        (faces, options.drawn, drawn_pictures),
-        (pdfs, options.real, lambda some, rng: real_pictures(some, options.pages, rng)),
-    ):
-        kept_out = sources[::KEPT_OUT]
-        known = [source for source in sources if source not in kept_out]
-        sets.append(Pictures.of(islice(make(known, rng), counted)))
-        judges.append(Pictures.of(islice(make(kept_out, rng), counted // 20)))
-        say(f"{len(sets[-1].labels)} pictures of {len(known)} faces or PDFs")
-    network = SpellerNetwork()
-    steps = learn(network, sets, options, say)
-    export_speller(network, sets[0], options.out)
-    right = dict(zip(("drawn", "real"), (accuracy(options.out, some) for some in judges), strict=True))
-    return {"out": str(options.out), "batches": steps, "bytes": options.out.stat().st_size, "right": right}
+def main() -> None:
+    began = time.monotonic()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--bundle", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=330.0, help="in all, from the start of the program")
+    parser.add_argument("--sizes", default="slim,low,high,large")
+    parser.add_argument("--initial", type=Path, help="a folder of checkpoints to go on from")
+    parser.add_argument("--batch", type=int, default=2048)
+    parser.add_argument("--rate", type=float, default=4e-3)
+    parser.add_argument("--workers", type=int, default=max(2, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--first", type=int, default=FIRST)
+    parser.add_argument("--most", type=int, default=500_000, help="pictures of 48 px kept of a kind and width")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    shared = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    folder = Path(tempfile.mkdtemp(dir=shared))
+    workers = Workers(folder, given.bundle / "words.json")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        real = max(1, given.workers // 4)
+        workers.start("real", sorted((given.bundle / "pdfs").glob("*.pdf")), real, 1000 + given.seed)
+        faces = sorted((given.bundle / "fonts").iterdir())
+        workers.start("drawn", faces, max(1, given.workers - real), 2000 + given.seed)
+        workers.load()
+        train(given, workers, began)
+    finally:
+        workers.stop()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main(train_speller, SpellerOptions)
+    main()

@@ -26,10 +26,11 @@ from research.command import main
 from research.reader.glyphs import build_atlas
 from research.reader.options import TrainingConfig, TrainingRun
 from research.reader.reading import Losses, reader_losses
-from research.reader.realpages import page_jobs, read_pages
+from research.reader.realpages import read_pages
 from research.reader.rounding import round_to_8_bits
 from research.reader.supply import GrowingPool, Supply, WindowBatch, Windows, make_windows
 from research.reader.synthesis import Synthesis, make_scenes
+from research.reader.text_layers import page_jobs
 from research.reader.typeset import Typesetter
 from research.reader.weights import load_weights
 from research.reader.words import WordBank

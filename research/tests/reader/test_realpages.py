@@ -13,9 +13,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch: pip install 'vsplade[train]'")
 
-from research.reader.realpages import PagePool, RealPage, page_jobs, read_page, read_pages
+from research.reader.realpages import PagePool, RealPage, read_page, read_pages
 from research.reader.scenes import SIZE
 from research.reader.targets import contrast
+from research.reader.text_layers import page_jobs
 from research.reader.words import plain
 from vsplade.encode.tokenizer import Tokenizer, letters_of
 

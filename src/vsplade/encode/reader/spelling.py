@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.reader.boxes import TYPE, width_of
-from vsplade.encode.reader.word_crops import GAP, HEIGHT, Place, picture_of, word_at
+from vsplade.encode.reader.word_crops import GAP, Place, picture_of, word_at
 from vsplade.encode.tokenizer import GOES_ON, RUNS, Tokenizer, letters_of, normalise
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class Speller:
     def __init__(self, session: Any, tokenizer: Tokenizer) -> None:
         """``session`` is onnxruntime's of the network."""
         self._session, self._tokenizer = session, tokenizer
+        self.height: int = session.get_inputs()[0].shape[2]
         tokens = [tokenizer.token(term) for term in range(len(tokenizer))]
         self._number = number = np.array([letters_of(token).isdigit() for token in tokens])
         piece = np.array([GOES_ON in token for token in tokens])
@@ -80,7 +81,7 @@ class Speller:
     def look_again(self, grey: Image.Image, cells: Cells) -> Cells:
         """What was read on a page, with what is spelled surely in its place."""
         found = self.places(grey, cells)
-        spellings = self.spell([picture_of(grey, place) for _, place in found])
+        spellings = self.spell([picture_of(grey, place, self.height) for _, place in found])
         return self.replaced(cells, found, spellings, grey.size)
 
     def places(self, grey: Image.Image, cells: Cells) -> list[tuple[int, Place]]:
@@ -118,7 +119,7 @@ class Speller:
         for start in range(0, len(order), AT_ONCE):
             some = order[start : start + AT_ONCE]
             widths = [pictures[number].shape[1] for number in some]
-            batch = np.zeros((len(some), 1, HEIGHT, -(-(widths[-1] + 4) // 4) * 4), np.uint8)
+            batch = np.zeros((len(some), 1, self.height, -(-(widths[-1] + 4) // 4) * 4), np.uint8)
             for row, (number, width) in enumerate(zip(some, widths, strict=True)):
                 batch[row, 0, :, :width] = pictures[number]
             (chances,) = self._session.run(None, {"pictures": batch * np.float32(1 / 255)})
@@ -145,7 +146,7 @@ class Speller:
                 continue
             doubt[_inside(place, middle)] *= 1 - SHARE * chance
             left, top, _, bottom = place
-            step = STEP * (bottom - top) / HEIGHT
+            step = STEP * (bottom - top) / self.height
             new += [
                 (row, term, max(0.0, left) + (frame + 0.5) * step, (top + bottom) / 2, chance)
                 for term, frame in pieces

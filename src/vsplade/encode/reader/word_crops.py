@@ -88,14 +88,14 @@ def _ends(grey: NDArray[np.uint8], x: float, y: float, em: float, gap: float) ->
     return None if cut or apart > em or right - left < NARROWEST * em else (start + left, start + right)
 
 
-def picture_of(grey: Image.Image, place: Place) -> NDArray[np.uint8]:
-    """A word, HEIGHT pixels high: 255 is its ink, 0 its paper."""
+def picture_of(grey: Image.Image, place: Place, height: int = HEIGHT) -> NDArray[np.uint8]:
+    """A word, so many pixels high: 255 is its ink, 0 its paper."""
     from PIL import Image
 
     left, top, right, bottom = place
     box = (max(0.0, left), max(0.0, top), min(float(grey.width), right), min(float(grey.height), bottom))
-    zoom = HEIGHT / (bottom - top)
-    size = max(4, round((box[2] - box[0]) * zoom)), max(1, min(HEIGHT, round((box[3] - box[1]) * zoom)))
+    zoom = height / (bottom - top)
+    size = max(4, round((box[2] - box[0]) * zoom)), max(1, min(height, round((box[3] - box[1]) * zoom)))
     part = np.asarray(grey.resize(size, Image.Resampling.BILINEAR, box, reducing_gap=2.0))
     counts = np.bincount(part.ravel(), minlength=256).cumsum()
     ranks = (part.size // 200, part.size // 2, part.size - 1 - part.size // 200)
@@ -104,7 +104,7 @@ def picture_of(grey: Image.Image, place: Place) -> NDArray[np.uint8]:
     strength = max(16, paper - low if dark else high - paper)
     ink = (paper - _LEVELS) if dark else (_LEVELS - paper)
     table = np.clip(ink * 255 // strength, 0, 255).astype(np.uint8)
-    picture = np.zeros((HEIGHT, size[0]), np.uint8)
-    above = min(HEIGHT - size[1], max(0, round((box[1] - top) * zoom)))
+    picture = np.zeros((height, size[0]), np.uint8)
+    above = min(height - size[1], max(0, round((box[1] - top) * zoom)))
     picture[above : above + size[1]] = table[part]
     return picture
