@@ -32,7 +32,7 @@ from torch.nn import functional
 
 from research.reader.speller_network import SIZES, SpellerNetwork
 from research.reader.word_changes import changed, stretched
-from research.reader.word_store import KINDS, Batch, Store, Workers
+from research.reader.word_store import Batch, Store, Workers
 from research.reader.word_supply import HEIGHT, WIDTHS
 from vsplade.encode.reader.spelling import LETTERS, STEP
 
@@ -135,7 +135,9 @@ class Learner:
     def save(self, out: Path) -> None:
         for name, average in self.averages.items():
             part = out / f"{name}.part"
-            state = {key: value.detach().float().cpu().contiguous() for key, value in average.state_dict().items()}
+            state = {
+                key: value.detach().float().cpu().contiguous() for key, value in average.state_dict().items()
+            }
             save_file(state, part)
             os.replace(part, out / f"{name}.safetensors")
 
@@ -146,7 +148,9 @@ def said(best: NDArray[np.int64]) -> str:
     return "".join(LETTERS[number - 1] for number in best[begins])
 
 
-def judged(network: SpellerNetwork, shelf: dict[str, NDArray[Any]], device: torch.device) -> Iterator[tuple[str, bool]]:
+def judged(
+    network: SpellerNetwork, shelf: dict[str, NDArray[Any]], device: torch.device
+) -> Iterator[tuple[str, bool]]:
     """For each picture of a chunk, what it says and whether that is what the network reads."""
     height = network.size.height
     for number in range(len(WIDTHS)):
@@ -245,7 +249,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=4e-3)
     parser.add_argument("--workers", type=int, default=max(2, (os.cpu_count() or 2) - 1))
     parser.add_argument("--first", type=int, default=FIRST)
-    parser.add_argument("--most", type=int, default=500_000, help="pictures of 48 px kept of a kind and width")
+    parser.add_argument(
+        "--most", type=int, default=500_000, help="pictures of 48 px kept of a kind and width"
+    )
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)

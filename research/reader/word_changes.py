@@ -52,7 +52,9 @@ def changed(x: Tensor) -> Tensor:
     x = x * (1 - functional.interpolate(clouds, (height, width), mode="bilinear") * for_some(0.12, 0.8))
     places = torch.arange(width, device=device)
     line = (places - torch.rand(n, 1, 1, 1, device=device) * width).abs() < 0.8
-    x = torch.lerp(x, (torch.rand(n, 1, 1, 1, device=device) < 0.4).float().expand_as(x), line * for_some(0.05, 1.0))
+    x = torch.lerp(
+        x, (torch.rand(n, 1, 1, 1, device=device) < 0.4).float().expand_as(x), line * for_some(0.05, 1.0)
+    )
     rows = torch.arange(height, device=device)[:, None]
     rule = (rows - torch.rand(n, 1, 1, 1, device=device) * height).abs() < 0.9
     x = torch.maximum(x, rule * for_some(0.04, 1.0))

@@ -120,7 +120,13 @@ def drawn(rng: random.Random, faces: Faces, lists: Lists) -> tuple[Image.Image, 
 
 
 def _set(
-    draw: ImageDraw.ImageDraw, rng: random.Random, font: Any, words: list[str], base: float, zoom: int, hand: Hand
+    draw: ImageDraw.ImageDraw,
+    rng: random.Random,
+    font: Any,
+    words: list[str],
+    base: float,
+    zoom: int,
+    hand: Hand,
 ) -> Line:
     """Draw the words of a line that fit."""
     space = max(font.getlength(" "), 0.3 * font.size) * rng.uniform(0.95, 1.6) + hand.apart
@@ -162,9 +168,7 @@ def drawn_pictures(
                 at += len(word) + 1
 
 
-def _told(
-    grey: NDArray[np.uint8], x: float, line: Line, word: str, rng: random.Random
-) -> Place | None:
+def _told(grey: NDArray[np.uint8], x: float, line: Line, word: str, rng: random.Random) -> Place | None:
     """A place as the reader tells it: anywhere in the word, and its size give or take."""
     em = line.em * math.exp(rng.gauss(0, 0.1))
     has_digits = any(char.isdigit() for char in word)
@@ -215,7 +219,9 @@ def _words_of(line: Line, rng: random.Random) -> Iterator[tuple[Line, int, str]]
     """Its words and where they begin: all with digits or capitals, some of the others."""
     at = 0
     for word in line.text.split(" "):
-        if word and (not word.islower() or not word.isalpha() or rng.random() < (0.4 if len(word) > 5 else 0.1)):
+        if word and (
+            not word.islower() or not word.isalpha() or rng.random() < (0.4 if len(word) > 5 else 0.1)
+        ):
             yield line, at, word
         at += len(word) + 1
 

@@ -107,7 +107,9 @@ class Workers:
     folder: Path
     lists: Path
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    loaded: queue.Queue[tuple[str, dict[str, NDArray[np.uint8]]]] = field(default_factory=lambda: queue.Queue(64))
+    loaded: queue.Queue[tuple[str, dict[str, NDArray[np.uint8]]]] = field(
+        default_factory=lambda: queue.Queue(64)
+    )
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def start(self, kind: str, sources: Sequence[Path], count: int, seed: int) -> None:

@@ -112,7 +112,7 @@ def short(rng: random.Random) -> str:
         f"{rng.choice('vVrR')}{rng.randint(0, 12)}.{rng.randint(0, 20)}",
         f"{letters}{rng.randint(1, 9)}{rng.choice(string.ascii_uppercase)}",
         f"{rng.randint(1, 999)}{rng.choice(UNITS)}",
-        f"{rng.choice(['Fig.', 'Table', 'No.', 'Sec.', 'p.', 'pp.', 'Vol.', 'Item', 'Rev.'])}{_digits(rng, 1, 3)}",
+        f"{rng.choice(['Fig.', 'Table', 'No.', 'Sec.', 'p.', 'pp.', 'Vol.'])}{_digits(rng, 1, 3)}",
         f"{year // 10 * 10}s",
         f"{year}-{rng.choice([year + 1, (year + 1) % 100])}",
         f"{year}E" if rng.random() < 0.5 else f"'{year % 100:02d}",

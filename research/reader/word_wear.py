@@ -105,7 +105,9 @@ def dotted(page: Image.Image, zoom: int, em: float, rng: random.Random) -> Image
 def _ground(shape: tuple[int, ...], rng: random.Random, harm: float) -> NDArray[np.float32]:
     """Paper that grows darker to a side, or is mottled."""
     height, width = shape
-    cells = np.random.default_rng(rng.getrandbits(32)).random((rng.randint(1, 6), rng.randint(2, 24)), np.float32)
+    cells = np.random.default_rng(rng.getrandbits(32)).random(
+        (rng.randint(1, 6), rng.randint(2, 24)), np.float32
+    )
     clouds = np.asarray(Image.fromarray(cells).resize((width, height), SMOOTH))
     return 1 - clouds * np.float32(harm * rng.uniform(0.05, 0.4))
 
