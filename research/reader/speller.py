@@ -2,7 +2,7 @@
 
     python -m research.reader.speller --bundle FOLDER --out FOLDER --seconds 330
 
-FOLDER holds fonts/, pdfs/, words.json and judges.npz (``research.reader.speller_bundle``). Worker processes draw
+FOLDER holds fonts/, pdfs/, words.json and judges.npz. Worker processes draw
 lines and cut words of PDFs all the while; all networks see the same batches. The rate falls to nothing by the
 clock. Checkpoints are averages of the weights, written every minute.
 """
@@ -211,7 +211,7 @@ def train(given: argparse.Namespace, workers: Workers, began: float) -> None:
     begun, deadline = time.monotonic(), began + given.seconds - min(LAST, given.seconds / 4)
     print(f"{begun - began:.1f} s: training begins with {store.came}", flush=True)
     rng, told, seen, lately = random.Random(given.seed), begun, 0, 0
-    judged_at = saved_at = begun
+    saved_at = begun
     while (now := time.monotonic()) < deadline:
         workers.bring(store)
         batch = store.draw(given.batch, DRAWN, rng)
