@@ -199,10 +199,26 @@ class ExportOptions:
 class SpellerOptions:
     fonts: Path = option("A folder of faces, of `research.reader.fonts`.")
     pdfs: Path = option("PDFs with text layers, whose words are cut from their pages.")
-    out: Path = option("The file to write: speller.onnx in the folder of a reader.")
-    drawn: int = option("Drawn words.", 140_000)
-    real: int = option("Words of the PDFs.", 45_000)
-    pages: int = option("Pages of a PDF, at most.", 14)
-    seconds: float = option("Length of the training.", 4300.0)
+    out: Path = option("The folder to write SIZE.safetensors (a checkpoint) and SIZE.onnx to.")
+    size: tuple[str, ...] = option(
+        "The networks to train side by side; may be given several times.", ("slim",)
+    )
+    seconds: float = option("Length of the training.", 200.0)
+    batch: int = option("Pictures a batch, of 96 px; fewer wider ones.", 2048)
     rate: float = option("Highest learning rate.", 4e-3)
+    initial: Path | None = option("A folder of checkpoints to go on from.", None)
+    lists: Path | None = option("Frequent and rare words (JSON), where `wordfreq` is not installed.", None)
+    workers: int = option("Processes that draw; 0: one a core, but one.", 0)
+    first: int = option("Pictures that training begins with.", 25_000)
+    most: int = option("Pictures of 48 px that are kept of a kind and width; fewer wider ones.", 500_000)
+    judged: int = option("Pictures of kept-out faces, and of kept-out PDFs, to judge on.", 3000)
     seed: int = option("Of words, wear and weights.", 0)
+
+
+@dataclass(frozen=True)
+class WordSupplyOptions:
+    kind: str = option("drawn or real.", argument=True)
+    folder: Path = option("Where files are left.", argument=True)
+    sources: Path = option("Faces or PDFs, a JSON list.")
+    lists: Path = option("Frequent and rare words (JSON).")
+    seed: int = option("Another seed, other pictures.", 0)

@@ -1,14 +1,11 @@
 """Pictures of words from worker processes: each leaves files in a folder, and the training takes them away.
 
-    python -m research.reader.word_supply drawn|real FOLDER --sources FOLDER --lists words.json --seed 1
-
 A worker needs no torch. Files appear under their names when they are whole. It waits while many of its files
 lie there, and ends when its parent does.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -16,10 +13,13 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from research.command import main
+from research.reader.options import WordSupplyOptions
 from research.reader.word_pictures import LONGEST_LABEL, Labelled, drawn_pictures, real_pictures
 from research.reader.word_texts import word_lists
 from vsplade.encode.reader.spelling import LETTERS
@@ -72,7 +72,7 @@ def pictures(kind: str, sources: list[Path], lists: Path, seed: int) -> Iterator
         yield from real_pictures(rng.sample(sources, min(3, len(sources))), 20, rng, HEIGHT)
 
 
-def save(path: Path, made: Chunk) -> None:
+def save(path: Path, made: dict[str, Any]) -> None:
     part = path.with_suffix(".part")
     with part.open("wb") as file:
         np.savez(file, **made)
@@ -100,18 +100,13 @@ def supply(kind: str, folder: Path, sources: list[Path], lists: Path, seed: int)
         count += 1
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("kind", choices=["drawn", "real"])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--sources", type=Path, required=True, help="JSON list of faces or PDFs")
-    parser.add_argument("--lists", type=Path, required=True)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+def run_supply(options: WordSupplyOptions) -> dict[str, Any]:
+    """Draw or cut pictures of words until the parent process ends."""
     os.nice(5)
-    sources = [Path(path) for path in json.loads(given.sources.read_text())]
-    supply(given.kind, given.folder, sources, given.lists, given.seed)
+    sources = [Path(path) for path in json.loads(options.sources.read_text())]
+    supply(options.kind, options.folder, sources, options.lists, options.seed)
+    return {}
 
 
 if __name__ == "__main__":
-    main()
+    main(run_supply, WordSupplyOptions)
