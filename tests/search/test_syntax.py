@@ -213,10 +213,12 @@ def test_three_words_of_a_phrase_stand_in_a_row(tmp_path: Path) -> None:
 
 
 def test_an_index_made_before_matches_pairs_and_says_so(tmp_path: Path) -> None:
-    *_, former = READER.former()
-    assert former.fingerprint != READER.fingerprint
+    reader = load_encoder("reader:meaning=false")
+    assert isinstance(reader, ReaderEncoder)
+    *_, former = reader.former()
+    assert former.fingerprint != reader.fingerprint
     indexed(tmp_path / "index", former, [APART, "turbine report rate"])
-    for encoder in (None, READER):
+    for encoder in (None, reader):
         index = Index.open(tmp_path / "index", encoder)
         assert {hit.id for hit in index.search('"turbine report rate"')} == {"0", "1"}
         for query in ('"turbine report rate"', 'fund -"turbine report rate"'):
@@ -224,5 +226,6 @@ def test_an_index_made_before_matches_pairs_and_says_so(tmp_path: Path) -> None:
             assert '"turbine report rate" was matched two words at a time' in note
         assert not index.notes('"turbine report"'), "two words are one pair"
         assert not index.notes("turbine report rate")
-    index_paths([Path(__file__).parents[2] / "examples" / "table.pdf"], tmp_path / "index", "reader")
+    table = Path(__file__).parents[2] / "examples" / "table.pdf"
+    index_paths([table], tmp_path / "index", "reader:meaning=false")
     assert len(Index.open(tmp_path / "index")) > 2
