@@ -58,7 +58,7 @@ def by_words(
 ) -> list[list[FoundRow]]:
     """The ``k`` best pages for each query, equal scores in page order."""
     answers: list[list[FoundRow]] = [[] for _ in queries]
-    asked = [place for place, query in enumerate(queries) if len(query)]
+    asked = [place for place, query in enumerate(queries) if len(query) and not allowed.words.impossible]
     for start in range(0, len(asked), AT_ONCE):
         places = asked[start : start + AT_ONCE]
         vectors = [queries[place] for place in places]
