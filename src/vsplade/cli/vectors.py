@@ -28,6 +28,7 @@ from vsplade.cli.common import (
     say,
     workers_option,
 )
+from vsplade.cli.outputs import check_output
 from vsplade.errors import InputError
 from vsplade.exchange import ENGINE_FORMATS, FORMATS, IMPORTS
 
@@ -151,6 +152,7 @@ def encode(
 
     chosen = load_encoder(encoder)
     source = EncodedPages(paths, chosen, make_limits(limits), workers)
+    check_output(cast(Path, output), source.files)
     export_vectors(source, chosen.vocabulary, cast(Path, output), form, scale)
     note_failures(source.problems)
     if as_json:
@@ -188,7 +190,7 @@ class EncodedPages:
         self.problems = found.problems
         self.pages = 0
         """Vectors made so far."""
-        self._files, self._encoder, self._limits, self._workers = found.files, encoder, limits, workers
+        self.files, self._encoder, self._limits, self._workers = found.files, encoder, limits, workers
 
     def vectors(self) -> Iterator[tuple[str, SparseVector]]:
         return ((page_id, vector) for page_id, vector, _ in self.pages_with_metadata())
@@ -203,7 +205,7 @@ class EncodedPages:
     def _readable(self) -> Iterator[tuple[tuple[str, Metadata], Page]]:
         from vsplade.pages import FileProblem, name_files, render_for
 
-        files = name_files(self._files)
+        files = name_files(self.files)
         for result in render_for(self._encoder, files, limits=self._limits, workers=self._workers):
             if isinstance(result, FileProblem):
                 self.problems.append(result)
@@ -247,6 +249,7 @@ def export(index_dir: Where, output: str, form: str, scale: float, as_json: bool
     else:
         from vsplade.exchange.vector_files import export_vectors
 
+        check_output(Path(output))
         pages = export_vectors(index, index.encoder.vocabulary, Path(output), form, scale)
     if as_json:
         print_json({"pages": pages, "output": output, "format": form})
