@@ -13,6 +13,7 @@ from vsplade.backends.address import Where
 from vsplade.cli.common import (
     SOME_FAILED,
     Command,
+    Number,
     count,
     encoder_option,
     index_option,
@@ -44,7 +45,7 @@ PARQUET = "parquet"
 def scale_option(meaning: str) -> Callable[[Command], Command]:
     return click.option(
         "--scale",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Number(min=0, min_open=True),
         default=100.0,
         show_default=True,
         help=meaning,
@@ -93,7 +94,7 @@ from_whole_numbers = scale_option("Anserini's whole numbers are divided by this.
 )
 @click.option(
     "--ray-gpus",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=0.0,
     metavar="N",
     help="GPUs of each worker; 0.5 lets two share one.",
@@ -172,8 +173,12 @@ def print_encoded(report: EncodeReport, as_json: bool) -> int:
     else:
         say(
             f"Wrote {count(report.pages, 'page')} to {printable(report.output)}, which has "
-            f"{count(report.pages_in_all, 'page')} in {count(report.shards, 'shard')}; {report.seconds:.1f} "
-            f"s, {facts['pages_per_s'] or 0:.1f} pages/s, {facts['pages_per_core_s'] or 0:.1f} a core"
+            f"{count(report.pages_in_all, 'page')} in {count(report.shards, 'shard')}; {report.seconds:.1f} s"
+            + (
+                f", {facts['pages_per_s'] or 0:.1f} pages/s, {facts['pages_per_core_s'] or 0:.1f} a core"
+                if report.pages
+                else ""
+            )
         )
     return SOME_FAILED if report.problems else 0
 
