@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,8 +33,8 @@ def pairs(folder: Path, sizes: tuple[tuple[int, int], ...] = ((128, 128), (128, 
 
 
 def found(
-    backbone: Path, out: Path, images: FolderPairs, speed: Speed, **changes: object
-) -> tuple[float, dict[str, torch.Tensor], Trainer]:
+    backbone: Path, out: Path, images: FolderPairs, speed: Speed, **changes: Any
+) -> tuple[float, dict[str, Any], Trainer]:
     """The loss of the first batch, and the gradient of everything that learns."""
     config = dataclasses.replace(CONFIG, **changes)
     trainer = Trainer(config, Run(backbone, out, speed=speed), images)
@@ -44,7 +45,11 @@ def found(
     batch = trainer.loader.make(0)
     total = trainer.losses(batch)[0].total
     total.backward()
-    return float(total.detach()), {n: p.grad for n, p in trainer.learned.items() if p.grad is not None}, trainer
+    return (
+        float(total.detach()),
+        {n: p.grad for n, p in trainer.learned.items() if p.grad is not None},
+        trainer,
+    )
 
 
 @pytest.mark.parametrize("vision", [False, True])
@@ -56,10 +61,13 @@ def test_loss_and_gradients_are_transformers(
     plain = Speed(own_passes=False)
     loss, gradients, before = found(backbone, tmp_path / "a", images, plain, lora_vision=vision)
     again, ours, trainer = found(backbone, tmp_path / "b", images, Speed(kept=1), lora_vision=vision)
-    assert before.fast.text is None and before.fast.eyes is None
-    assert trainer.fast.text is not None and (trainer.fast.eyes is None) == vision
+    assert before.fast.text is None
+    assert before.fast.eyes is None
+    assert trainer.fast.text is not None
+    assert (trainer.fast.eyes is None) == vision
     assert again == pytest.approx(loss, rel=1e-5)
-    assert ours.keys() == gradients.keys() and len(ours) > 10
+    assert ours.keys() == gradients.keys()
+    assert len(ours) > 10
     for name, gradient in gradients.items():
         scale = float(gradient.abs().max())
         assert torch.allclose(ours[name], gradient, atol=1e-4 * scale + 1e-9), name
@@ -75,9 +83,11 @@ def test_in_half_precision_the_loss_is_near(backbone: Path, tmp_path: Path) -> N
 
 def test_a_step_leaves_the_model_as_transformers_has_it(backbone: Path, tmp_path: Path) -> None:
     *_, trainer = found(backbone, tmp_path / "a", pairs(tmp_path / "pages"), Speed())
-    assert trainer.model.tower is None and trainer.model.text_tower is None
+    assert trainer.model.tower is None
+    assert trainer.model.text_tower is None
 
 
 def test_all_of_a_network_learns_through_transformers(backbone: Path, tmp_path: Path) -> None:
     *_, trainer = found(backbone, tmp_path / "a", pairs(tmp_path / "pages"), Speed(), lora_rank=0)
-    assert trainer.fast.text is None and trainer.fast.eyes is None
+    assert trainer.fast.text is None
+    assert trainer.fast.eyes is None

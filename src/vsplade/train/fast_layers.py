@@ -1,8 +1,8 @@
 """The two towers' forward passes for training with adapters: the same numbers as transformers', less work.
 
-Where nothing in the vision tower is learned, its pass for encoding does (``FrozenEyes``). The text layers have
-a pass of their own that can be differentiated and compiled: frozen weights are cast once, masks are made once
-a batch, and pages without padding have none. Both leave the model as it is: ``in_place`` lends them to it.
+Where nothing in the vision tower is learned, its pass for encoding does (``FrozenEyes``). The text layers
+have a pass of their own that can be differentiated and compiled: frozen weights are cast once, masks are made
+once a batch, and pages without padding have none. Both leave the model as it is: ``in_place`` lends them.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ class LearningText:
             for module in text.modules()
             if isinstance(module, LoraLinear)
         }
-        self.layer: Callable[..., Tensor] = (
-            torch.compile(_layer, dynamic=True) if speed.compile else _layer
-        )
+        self.layer: Callable[..., Tensor] = torch.compile(_layer, dynamic=True) if speed.compile else _layer
 
     @staticmethod
     def fits(text: Any) -> bool:
@@ -97,10 +95,12 @@ class LearningText:
                 self._product(layer.attn.Wo), _norm(layer.mlp_norm), self._product(layer.mlp.Wi),
                 self._product(layer.mlp.Wo), self.heads, float(layer.mlp_norm.eps),
             )  # fmt: skip
+            # The first layer has no norm before it: not worth a graph of its own.
+            run = self.layer if number else _layer
             if number < self.keep or not torch.is_grad_enabled():
-                x = self.layer(*given)
+                x = run(*given)
             else:
-                x = checkpoint(self.layer, *given, use_reentrant=False)
+                x = checkpoint(run, *given, use_reentrant=False)
         hidden: Tensor = self.text.final_norm(x)
         return hidden
 

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ class Run:
     stop_after: int = 0
     """Steps after which to stop, to be resumed later; 0: at the end."""
     threads: int = 4
-    speed: Speed = Speed()
+    speed: Speed = field(default_factory=Speed)
 
 
 class Trainer:
