@@ -90,7 +90,9 @@ class Trainer:
             self.learned.values(), lr=config.rate, weight_decay=config.weight_decay, foreach=False
         )
         self.plan = BatchPlan(config, images.groups, self.world.size)
-        self.loader = Loader(config, self.plan, self.processor, images, self.world.rank, run.threads)
+        self.loader = Loader(
+            config, self.plan, self.processor, images, self.world.rank, run.threads, self.pinned
+        )
         self.material: dict[str, str | int] = {
             "backbone": fingerprint(run.backbone),
             "image_pairs": sum(images.groups),
@@ -98,6 +100,11 @@ class Trainer:
         self.step = 0
         self.gave_up = False
         """The run ends early."""
+
+    @property
+    def pinned(self) -> bool:
+        """Whether tiles are put together where the device can fetch them by itself."""
+        return self.device.type == "cuda"
 
     # -- running ------------------------------------------------------------------------------------
 
