@@ -20,6 +20,7 @@ from vsplade.encode.tokenizer import Tokenizer
 from vsplade.store.writer import IndexWriter
 from vsplade.types import SparseVector, TermMatch
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
 HALF = "\udcff"
 """How Python shows a byte that is no text: in a name, or in an argument."""
 
@@ -110,3 +111,41 @@ def test_words_show_whether_the_page_holds_them() -> None:
     statuses = ["not found", "found", "found", "not found", "in part"]
     shown = click.unstyle(highlight(words, statuses, {turbine, blade, *pieces}, matches))
     assert shown == "the  turbine 2.00  turbine  [blade]  xyzzyq (in part) 1.50"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "search turbine --min-score nan --index {}",
+        "plan --pages 1 --ram nan",
+        "plan --pages 1 --core-price inf",
+        "export --index {} --format anserini --output x --scale nan",
+    ],
+)
+def test_what_is_no_number_is_refused(typed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(typed.format(tmp_path / "index").split()) == 2
+    assert "is not a finite number" in capsys.readouterr().err
+
+
+def test_a_query_that_looks_like_an_option_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", "-draft report"]) == 2
+    assert "Write -- before a query that begins with -" in capsys.readouterr().err
+    assert run(["search", "report", "--draft"]) == 2
+    assert "Try: vsplade search --help" in capsys.readouterr().err
+
+
+def test_a_folder_without_shards_is_no_parquet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "report.pdf").write_bytes(b"%PDF-")
+    index = str(tmp_path / "index")
+    assert run(["index", "--from-parquet", str(tmp_path / "shards"), "--index", index]) == 2
+    assert "there are no Parquet shards with pages in this folder" in capsys.readouterr().err
+    assert not Path(index).exists()
+
+
+def test_a_run_that_reads_nothing_has_no_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    typed = ["index", str(EXAMPLES / "table.pdf"), "--index", str(tmp_path / "index"), "--encoder", "text"]
+    assert run(typed) == 0
+    assert "pages/s" in capsys.readouterr().out
+    assert run(typed) == 0
+    assert "pages/s" not in capsys.readouterr().out

@@ -15,7 +15,9 @@ from PIL import Image, ImageDraw
 import vsplade.encode
 from vsplade import index_paths
 from vsplade.cli import run
+from vsplade.encode import load_encoder
 from vsplade.encode.tokenizer import Tokenizer
+from vsplade.store.writer import IndexWriter
 from vsplade.types import Box, Page, PlacingEncoder, SparseVector, TermStatistics, Vocabulary
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -120,3 +122,17 @@ def test_the_best_page_is_opened_with_its_words_marked(
     assert len(opened) == 1
     assert "open the picture yourself" in capsys.readouterr().err
     assert (tmp_path / "page.png").exists()
+
+
+def test_the_picture_never_takes_the_place_of_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.png"
+    Image.new("L", (300, 400), 255).save(page)
+    before = page.read_bytes()
+    words = SparseVector.from_dict(dict.fromkeys(Tokenizer.load().encode("turbine"), 1.0))
+    with IndexWriter(tmp_path / "index", load_encoder("text")) as writer:
+        writer.add("page", words, {"path": str(page), "page_num": 1})
+    assert run(["search", "turbine", "--index", str(tmp_path / "index"), "--picture", str(page)]) == 2
+    assert "would be overwritten" in capsys.readouterr().err
+    assert page.read_bytes() == before

@@ -6,7 +6,7 @@
 
 The loss is emulated: every matrix product of the network gets operands that were rounded to 8 bits, with one
 scale a row of activations and one a row of weights. That needs no kernel, so it runs anywhere; it is no
-faster. The speed is that of torch's own scaled product beside bfloat16's. It has not been run on a GPU.
+faster. The speed is that of torch's own scaled product beside bfloat16's: docs/paper-model.md has it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m research.meaning.centroids WORK --minilm FOLDER
 
-By the page encoder that ships, over the passages of WORK/teacher. Writes WORK/centroids.npy.
+By the page encoder that ships, over passages of WORK/texts.npz. Writes WORK/centroids.npy.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from research.command import main
-from research.meaning.export import load_trained, trained_page
+from research.meaning.export import load_runs
+from research.meaning.learn import as_read
 from research.meaning.model import PageEncoder
 from research.meaning.options import CentroidsOptions
-from research.meaning.train import Wear
+from research.meaning.teachers import DEVICE
+from research.meaning.wear import Wear
 from vsplade.encode.meaning.meaning_model import rounded
 from vsplade.encode.meaning.wordpiece import WordPiece
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 ROUNDS, BATCH = 25, 128
 Array = np.ndarray[Any, Any]
 
@@ -34,12 +35,13 @@ def page_vectors(page: PageEncoder, tokens: Array, pieces: WordPiece) -> Tensor:
     sizes = (tokens != 0).sum(axis=1)
     order = np.argsort(sizes, kind="stable")
     out = torch.zeros(len(tokens), page.head.out_features, device=DEVICE)
-    wear = Wear.of(pieces)
+    wear = Wear.of(pieces).to(DEVICE)
     for at in range(int((sizes == 0).sum()), len(order), BATCH):
         some = order[at : at + BATCH]
-        rows = wear(torch.from_numpy(tokens[some, : int(sizes[some].max())].astype(np.int64)), much=0)
+        given = torch.from_numpy(tokens[some, : int(sizes[some].max())].astype(np.int64)).to(DEVICE)
+        rows = wear(given, much=0)
         with torch.autocast(DEVICE, torch.bfloat16):
-            out[some] = page(rows.to(DEVICE), torch.ones(rows.shape, device=DEVICE))
+            out[some] = page(rows, torch.ones(rows.shape, device=DEVICE))
     return out
 
 
@@ -57,10 +59,13 @@ def k_means(vectors: Tensor, count: int) -> Tensor:
 def centroids(options: CentroidsOptions) -> dict[str, Any]:
     """Write WORK/centroids.npy."""
     torch.manual_seed(options.seed)
-    page = trained_page(options.work, options.minilm, load_trained(options.work)["axes"])
-    tokens = np.load(options.work / "teacher" / "passages.npz")["tokens"]
+    page, _ = load_runs(options.work, options.minilm)
     pieces = WordPiece.load(options.minilm / "vocab.txt")
-    vectors = page_vectors(page, tokens[(tokens != 0).any(axis=1)], pieces)
+    given = np.load(options.work / "texts.npz")
+    tokens = as_read(given["passages"], given["passage_sizes"], pieces)
+    tokens = tokens[(tokens != 0).any(axis=1)]
+    chosen = np.random.default_rng(options.seed).permutation(len(tokens))[: options.passages]
+    vectors = page_vectors(page, tokens[chosen], pieces)
     centres = k_means(vectors, options.count)
     np.save(options.work / "centroids.npy", rounded(centres.cpu().numpy()))
     nearest = (vectors @ centres.T).amax(1).mean().item()

@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 from research.command import main
 from research.meaning.model import PageEncoder, load_minilm, page_encoder
 from research.meaning.options import ExportOptions
+from vsplade.errors import InputError
 
 FUSED = "com.microsoft"
 HEADS = 12
@@ -131,34 +132,30 @@ def page_graph(page: PageEncoder) -> Any:
     return Graph({key: value.detach().numpy() for key, value in page.state_dict().items()}).build()
 
 
-def load_trained(work: Path) -> Any:
-    """The axes, the table and its words, of the last step that was taken."""
-    names = ("remapped.npz", "trained.npz", "ranked.npz", "table.npz")
-    return np.load(next((work / name for name in names if (work / name).exists()), work / names[-1]))
-
-
-def trained_page(work: Path, minilm: Path, axes: Array) -> PageEncoder:
-    """As `train` left it, or MiniLM itself."""
-    page = page_encoder(load_minilm(minilm), torch.from_numpy(np.ascontiguousarray(axes.T)))
-    if (work / "page.safetensors").exists():
-        page.load_state_dict(load_file(str(work / "page.safetensors")))
-    return page
+def load_runs(work: Path, minilm: Path) -> tuple[PageEncoder, Array]:
+    """The page encoder and the query table: the mean of all runs of `learn`, which have one start."""
+    paths = sorted((work / "runs").glob("*.safetensors"))
+    if not paths:
+        raise InputError(f"{work / 'runs'} has no run; run research.meaning.learn first")
+    runs = [load_file(str(path)) for path in paths]
+    mean = {name: torch.stack([run[name].float() for run in runs]).mean(0) for name in runs[0]}
+    table = mean.pop("table").numpy()
+    page = page_encoder(load_minilm(minilm), mean["head.weight"])
+    page.load_state_dict(page.state_dict() | mean)
+    return page, table
 
 
 def export(options: ExportOptions) -> dict[str, Any]:
     """Write the files that ship.
 
-    WORK holds page.safetensors (`train`), the table of the last step that was taken (remapped.npz of `remap`,
-    trained.npz of `train`, ranked.npz of `rank` or table.npz of `table`) and centroids.npy (`centroids`).
+    WORK holds runs/*.safetensors (`learn`), words.txt (`texts`) and centroids.npy (`centroids`).
     """
     work, out = options.work, options.out
     out.mkdir(parents=True, exist_ok=True)
-    trained = load_trained(work)
-    table, words = trained["table"], trained["words"].tolist() if "words" in trained else []
-    model = page_graph(trained_page(work, options.minilm, trained["axes"]))
+    page, table = load_runs(work, options.minilm)
     shutil.copyfile(options.minilm / "vocab.txt", out / "vocab.txt")
-    (out / "words.txt").write_text("".join(f"{word}\n" for word in words), "utf-8")
-    onnx.save(model, out / "page.onnx")
+    shutil.copyfile(work / "words.txt", out / "words.txt")
+    onnx.save(page_graph(page), out / "page.onnx")
     codes, scale = rounded_rows(table)
     np.save(out / "query.npy", codes)
     np.save(out / "query_scale.npy", scale)

@@ -1,4 +1,4 @@
-"""What was collected, and queries made of it; texts as MiniLM's tokens. `teach.py` uses it.
+"""What was collected, and queries made of it. `texts.py` uses it.
 
 WORK holds pairs.jsonl.gz {"q", "p"}, passages.jsonl.gz {"t"}, queries.jsonl.gz {"q"} (`collect`) and
 synonyms.json.gz {word: [words]} (`synonyms`).
@@ -18,10 +18,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-TEACHER_PASSAGE = 256
-"""Tokens of a passage, at most."""
 SPANS = 5
 """Queries made of each passage."""
 FRAMES = (
@@ -78,16 +74,3 @@ def made_queries(numbered: tuple[int, str], synonyms: dict[str, list[str]]) -> l
         query = " ".join(run)
         queries.append(rng.choice(FRAMES).format(query) if rng.random() < FRAMED else query)
     return queries
-
-
-def teacher_tokens(folder: Path, texts: list[str], size: int) -> np.ndarray[Any, Any]:
-    from tokenizers import Tokenizer as WordPiece
-
-    wordpiece = WordPiece.from_file(str(folder / "tokenizer.json"))
-    wordpiece.no_padding()
-    wordpiece.enable_truncation(size)
-    out = np.zeros((len(texts), size), np.uint16)
-    for at in range(0, len(texts), 100_000):
-        for n, encoded in enumerate(wordpiece.encode_batch_fast(texts[at : at + 100_000])):
-            out[at + n, : len(encoded.ids)] = encoded.ids
-    return out

@@ -2,7 +2,7 @@
 
     python -m research.meaning.questions WORK --model OUT
 
-The constants of `vsplade.search.by_meaning` (what `trust` is made of, `NOISE`) are chosen on these questions,
+The constants of `vsplade.search.by_meaning` (what `trust` is made of) can be tried on these questions,
 so that the development sets stay what they are for: measuring.
 
 `questions.tsv` was written for this project: the id of a page, a question in the page's own words, and one in

@@ -88,7 +88,7 @@ def ablate(options: AblationOptions, say: Callable[[str], None] = lambda _: None
     if not rows:
         raise InputError(f"None of the rows {', '.join(options.rows)} can be trained with this material.")
     results: list[dict[str, Any]] = []
-    if not options.rows:
+    if not options.rows or "before training" in options.rows:
         results.append(measure_untrained(material, options, device))
         _keep(options.out / "ablation.json", options, results)
     del material

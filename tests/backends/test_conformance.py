@@ -288,6 +288,10 @@ def texts(
         "zebra",
         "zebra cat",
         "+zebra cat",
+        "зебра cat",
+        "+зебра cat",
+        '"cat зебра"',
+        "cat -зебра",
     ],
 )
 def test_words_and_conditions(texts: tuple[PageIndex, Index], query: str) -> None:

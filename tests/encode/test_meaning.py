@@ -13,6 +13,7 @@ import pytest
 from vsplade.encode import as_built, load_encoder
 from vsplade.encode.meaning.meaning_model import MOST_WINDOWS, WINDOW, MeaningModel, page_windows, rounded
 from vsplade.encode.meaning.wordpiece import WordPiece, words
+from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.errors import InputError
 from vsplade.search.index import Index
 from vsplade.store.writer import IndexWriter
@@ -166,9 +167,12 @@ def test_a_word_that_the_text_model_cuts_is_known_whole(model: MeaningModel) -> 
         assert near > max(before, 0.5)
 
 
-def test_indexes_made_before_the_faster_graph_are_still_this_encoders() -> None:
-    """The fingerprint of the reader at revision 9, as its indexes have it."""
+def test_indexes_of_an_earlier_page_model_are_of_another_encoder() -> None:
+    """Their directions say nothing to queries of today; without meaning they are read as they were."""
     made_before = "reader-52c06ec05fa0ab49"
-    encoder = load_encoder("reader")
-    assert encoder.fingerprint != made_before
-    assert as_built(encoder, made_before).fingerprint == made_before
+    assert as_built(load_encoder("reader"), made_before).fingerprint != made_before
+    plain = load_encoder("reader:meaning=false")
+    assert isinstance(plain, ReaderEncoder)
+    for former in plain.former():
+        assert former.fingerprint != plain.fingerprint
+        assert as_built(plain, former.fingerprint).fingerprint == former.fingerprint

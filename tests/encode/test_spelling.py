@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
+from vsplade.encode import load_encoder
 from vsplade.encode.reader.detect import Cells
 from vsplade.encode.reader.reader import SPELLED, ReaderEncoder
 from vsplade.encode.reader.reader_queries import ReaderOptions
@@ -147,9 +148,9 @@ def test_what_cannot_be_read_is_not_spelled(reader: ReaderEncoder, monkeypatch: 
     reader.read(line(LINE))
 
 
-def test_an_index_made_before_gets_pages_as_they_were(
-    reader: ReaderEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_made_before_gets_pages_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = load_encoder("reader:meaning=false")
+    assert isinstance(reader, ReaderEncoder)
     former = next(one for one in reader.former() if one.revision < SPELLED)
     assert former.fingerprint != reader.fingerprint
     monkeypatch.setattr(Speller, "look_again", lambda *_: pytest.fail("was spelled"))

@@ -108,6 +108,16 @@ def test_rare_words_by_name(word: str, expected: list[str]) -> None:
     assert tokens(word) == expected
 
 
+@pytest.mark.parametrize("letters", ["harb", "ha", "20", "2", "xq", "é", ""])
+def test_words_are_found_by_their_beginning(letters: str) -> None:
+    tokenizer = Tokenizer.load()
+    tokens = [tokenizer.token(term) for term in range(len(tokenizer))]
+    expected = [
+        term for term, token in enumerate(tokens) if token.startswith(letters) and not token.startswith("##")
+    ]
+    assert tokenizer.beginning_with(letters) == (expected if letters else [])
+
+
 def test_letters_and_digits_part() -> None:
     assert tokens("abc123")[-1] == "123"
     assert tokens("3rd") == ["3", "rd"]

@@ -105,8 +105,9 @@ def test_mcp_with_the_official_client(pages: str) -> None:
     async def talk() -> None:
         async with stdio_client(parameters) as (read, write), ClientSession(read, write) as session:
             await session.initialize()
-            tools = {tool.name for tool in (await session.list_tools()).tools}
-            assert tools == {"search", "page_text", "page_image"}
+            tools = {tool.name: tool.description for tool in (await session.list_tools()).tools}
+            assert tools.keys() == {"search", "page_text", "page_image"}
+            assert not any("  " in told for told in tools.values()), "as it is read, not as it is indented"
             found = await session.call_tool("search", {"query": "maintenance of the turbine", "k": 2})
             assert '"page_id": "report_2"' in found.content[0].text
             nothing = await session.call_tool("search", {"query": "zyxwvut NOT", "words_only": True})

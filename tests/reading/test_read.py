@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 import vsplade
 from vsplade.cli import run
 from vsplade.errors import InputError, PageError
+from vsplade.pages.pdf import save_pdf
 from vsplade.pages.viewer import LayerWord, shared_viewer
 from vsplade.reading.hocr import to_hocr
 from vsplade.reading.page_reading import PageReading, ReadBlock, ReadLine, ReadWord
@@ -235,3 +237,71 @@ def test_a_file_that_goes_away_leaves_no_half_pdf(tmp_path: Path) -> None:
     with pytest.raises(PageError, match="No such file"):
         vsplade.write_searchable_pdf(readings, tmp_path / "out.pdf")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_never_writes_over_what_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor over a document that the shell made the output of, as in ``-o *.pdf``."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("scan.pdf", "table.pdf", "page.html"):
+        (tmp_path / name).write_bytes((EXAMPLES / "scan.pdf").read_bytes())
+    (tmp_path / "link.txt").symlink_to("scan.pdf")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for typed in (
+        "read scan.pdf -o scan.pdf",
+        "read scan.pdf --format hocr -o scan.pdf",
+        "read table.pdf -o scan.pdf",
+        "read . --format hocr -o page.html",
+        "read scan.pdf -o link.txt",
+        "read scan.pdf table.pdf --format pdf -o out.pdf",
+        "read scan.pdf --format pdf -o scan.pdf",
+        "encode scan.pdf --output scan.pdf",
+        "encode table.pdf --output scan.pdf",
+        "encode scan.pdf --output link.txt",
+        "inspect scan.pdf --picture scan.pdf",
+    ):
+        assert run(typed.split()) == 2, typed
+        told = capsys.readouterr().err
+        assert "Choose another name" in told or "Make a folder" in told, typed
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before, typed
+
+
+def test_files_of_one_name_become_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in "abcd":
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "scan.pdf").write_bytes((EXAMPLES / "table.pdf").read_bytes())
+    out = tmp_path / "out"
+    out.mkdir()
+    assert (
+        run(["read", *(str(tmp_path / folder) for folder in "abcd"), "--format", "pdf", "-o", str(out)]) == 0
+    )
+    assert len(list(out.iterdir())) == 4
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(PageError, match="No space left"):
+        save_pdf(pdfium.PdfDocument(EXAMPLES / "scan.pdf"), "/dev/full")
+    output = tmp_path / "page.txt"
+    output.write_text("before")
+
+    def full(*args: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("vsplade.store.durable._write_all", full)
+    assert run(["read", str(EXAMPLES / "scan.pdf"), "-o", str(output)]) == 2
+    assert "page.txt: could not be written (No space left on device)" in capsys.readouterr().err
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
+
+
+def test_a_device_is_written_to_and_a_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "real").write_text("before")
+    (tmp_path / "null").symlink_to("/dev/null")
+    for name in ("link", "null"):
+        assert run(["read", str(EXAMPLES / "table.pdf"), "--text-layer", "-o", str(tmp_path / name)]) == 0
+        assert (tmp_path / name).is_symlink()
+    assert "Tide" in (tmp_path / "real").read_text()
+    assert Path("/dev/null").is_char_device()

@@ -60,7 +60,7 @@ def test_prices_make_costs() -> None:
     assert plan(1000).encoding["cpu_cost"] is None
     costs = plan(1000, prices=Prices(core=0.05, gpu=4.0)).encoding
     assert costs["cpu_cost"] == pytest.approx(1e6 * 0.245 / 3600 * 0.05)
-    assert costs["gpu_cost"] == pytest.approx(1e6 / 586 / 3600 * (4.0 + 16 * 0.05))
+    assert costs["gpu_cost"] == pytest.approx(1e6 / 320 / 3600 * (4.0 + 16 * 0.05))
 
 
 @pytest.mark.parametrize(

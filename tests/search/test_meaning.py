@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,12 +78,13 @@ def plain(vectors: list[SparseVector], query: SparseVector, k: int) -> dict[str,
     held = [sum(single.get(term, 0.0) for term in vectors[n].terms.tolist()) for n in best]
     share = trust(max(words) / total, max(held, default=0.0) / total) if total else 1.0
     total = total or 1.0
+    stored = any(isinstance(v.meaning, Windows) and len(v.meaning.codes) for v in vectors)
     scores = {}
     for number, (vector, word) in enumerate(zip(vectors, words, strict=True)):
         assert isinstance(vector.meaning, Windows)
         codes = vector.meaning.codes.astype(np.float64)
         cosines = codes @ query.meaning.vector / np.linalg.norm(codes, axis=1) if len(codes) else [0.0]
-        scores[f"p{number}"] = word + total * share * max(0.0, max(cosines))
+        scores[f"p{number}"] = (word + total * share * max(0.0, max(cosines))) / (1 + share if stored else 1)
     ranked = sorted(scores.items(), key=lambda item: -item[1])[:k]
     return {page: score for page, score in ranked if score > 0}
 
@@ -195,3 +197,21 @@ def test_a_small_budget_looks_at_the_nearest_clusters_only(
 
 def test_words_decide_where_they_are_found() -> None:
     assert trust(0.4, 0.9) < trust(0.2, 0.7) < trust(0.1, 0.7) < trust(0.1, 0.3) < trust(0.0, 0.0)
+
+
+def test_scores_are_no_larger_where_words_find_nothing(tmp_path: Path) -> None:
+    """A score is a mean of two: neither words nor meaning alone can be above the query's own weights, and
+    what a hit lists adds up to its score."""
+    corpus = Corpus(11, 60)
+    index = corpus.index(tmp_path)
+    for _ in range(10):
+        asked = corpus.query()
+        assert isinstance(asked.meaning, Direction)
+        unknown = replace(asked, terms=asked.terms[:1], weights=asked.weights[:1])
+        unknown = replace(unknown, meaning=replace(asked.meaning, vocabulary=TERMS))
+        for query in (asked, unknown):
+            for hit in index.search(query, 5):
+                assert hit.score <= float(query.weights.sum()) + 1
+                assert sum(match.product for match in hit.explain()) == pytest.approx(hit.score, abs=1e-4)
+                explained = index.explain(query, hit.id)
+                assert sum(match.product for match in explained) == pytest.approx(hit.score, abs=1e-4)

@@ -15,6 +15,7 @@ from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.encode.text import TextEncoder
 from vsplade.ingest.job import index_paths
 from vsplade.search.index import Index
+from vsplade.search.summary import what_is_missing
 from vsplade.search.syntax import ParsedQuery, parse
 from vsplade.store.writer import IndexWriter
 from vsplade.types import SparseVector
@@ -29,6 +30,7 @@ from vsplade.types import SparseVector
         ("+bank -rate fund", ParsedQuery(("fund",), (), ("bank",), ("rate",))),
         ('fund -"interest rate"', ParsedQuery(("fund",), must_not_phrases=("interest rate",))),
         ("harb*", ParsedQuery(beginnings=("harb",))),
+        ("harb* tid* harb*", ParsedQuery(beginnings=("harb", "tid"))),
         ("well-known C++ a - b -- + x", ParsedQuery(("well-known", "C++", "a", "-", "b", "--", "+", "x"))),
         ("8:03 http://a.org/b", ParsedQuery(("8:03", "http://a.org/b"))),
         ("", ParsedQuery(("",))),
@@ -192,6 +194,25 @@ def test_hits_say_what_they_hold(encoder: TextEncoder | ReaderEncoder, tmp_path:
     assert bool(index.notes('"toxicology report"')) == (encoder is TEXT), "no order is kept"
 
 
+@pytest.mark.parametrize("name", ["reader", "text", "reader+text"])
+def test_a_word_in_letters_that_are_not_known_is_on_no_page(name: str, tmp_path: Path) -> None:
+    """It is not passed over: what asks for it finds nothing, and what does not is told that it is missing."""
+    encoder = load_encoder(name)
+    with IndexWriter(tmp_path / "index", encoder) as writer:
+        known = encoder.query_words("turbine")[0].terms  # type: ignore[attr-defined]
+        writer.add("page", SparseVector.from_dict(dict.fromkeys(known, 0.5)))
+    index = Index.open(tmp_path / "index", encoder)
+    for query in ("+лампа turbine", 'turbine "лампа"', '"turbine лампа"', "+turbine +中文", "中文*"):
+        assert not index.search(query), query
+        assert "not found" in {word.status for word in index.look_up(query)}, query
+    for query in ("turbine -лампа", 'turbine -"turbine лампа"'):
+        assert index.search(query), query
+    (hit,) = index.search("turbine лампа", words_only=True)
+    assert [(word.word, word.status) for word in hit.words] == [("turbine", "found"), ("лампа", "not found")]
+    assert not index.look_up("– ; …"), "marks are no words"
+    assert what_is_missing(index.look_up("turbine лампа")).startswith("No page holds 'лампа'")
+
+
 APART = "turbine report fund interest report rate"
 
 
@@ -213,10 +234,12 @@ def test_three_words_of_a_phrase_stand_in_a_row(tmp_path: Path) -> None:
 
 
 def test_an_index_made_before_matches_pairs_and_says_so(tmp_path: Path) -> None:
-    *_, former = READER.former()
-    assert former.fingerprint != READER.fingerprint
+    reader = load_encoder("reader:meaning=false")
+    assert isinstance(reader, ReaderEncoder)
+    *_, former = reader.former()
+    assert former.fingerprint != reader.fingerprint
     indexed(tmp_path / "index", former, [APART, "turbine report rate"])
-    for encoder in (None, READER):
+    for encoder in (None, reader):
         index = Index.open(tmp_path / "index", encoder)
         assert {hit.id for hit in index.search('"turbine report rate"')} == {"0", "1"}
         for query in ('"turbine report rate"', 'fund -"turbine report rate"'):
@@ -224,5 +247,6 @@ def test_an_index_made_before_matches_pairs_and_says_so(tmp_path: Path) -> None:
             assert '"turbine report rate" was matched two words at a time' in note
         assert not index.notes('"turbine report"'), "two words are one pair"
         assert not index.notes("turbine report rate")
-    index_paths([Path(__file__).parents[2] / "examples" / "table.pdf"], tmp_path / "index", "reader")
+    table = Path(__file__).parents[2] / "examples" / "table.pdf"
+    index_paths([table], tmp_path / "index", "reader:meaning=false")
     assert len(Index.open(tmp_path / "index")) > 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import shutil
 import threading
@@ -293,6 +294,36 @@ def test_what_cannot_be_read_is_told(start: Start) -> None:
         server.client.put("/v1/documents/broken.pdf", content=(EXAMPLES / "table.pdf").read_bytes()).json()
     )
     assert server.client.get("/v1/problems").json()["problems"] == []
+
+
+def test_a_failed_upload_leaves_the_file_of_its_name_as_it_was(start: Start) -> None:
+    server = start()
+    good = (EXAMPLES / "table.pdf").read_bytes()
+    server.wait(server.client.put("/v1/documents/tides.pdf", content=good).json())
+    broken = b"%PDF-1.7\n" + b"nothing that makes sense " * 100
+    failed = server.wait(server.client.put("/v1/documents/tides.pdf", content=broken).json())
+    assert failed["state"] == "failed"
+    assert server.client.get("/v1/documents/tides/file").content == good
+    (hit,) = server.client.get("/v1/search?q=gannet&filter=doc_id=tides").json()["hits"]
+    assert server.client.get(f"/v1/pages/{hit['id']}/image").status_code == 200
+    assert [path.name for path in Path(server.settings.uploads).rglob("*.former")] == []
+    other = (EXAMPLES / "paper.pdf").read_bytes()
+    server.wait(server.client.put("/v1/documents/tides.pdf", content=other).json())
+    assert server.client.get("/v1/documents/tides/file").content == other
+    assert [path.name for path in Path(server.settings.uploads).rglob("*.former")] == []
+
+
+def test_a_full_disk_is_told(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = start()
+
+    def full(*args: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        refused = server.client.put("/v1/documents/t.pdf", content=(EXAMPLES / "table.pdf").read_bytes())
+    assert (refused.status_code, refused.json()["error"]["code"]) == (507, "disk_full")
+    assert [path for path in Path(server.settings.uploads).rglob("*") if path.is_file()] == []
 
 
 def test_new_commits_are_seen_while_the_search_is_being_compiled(

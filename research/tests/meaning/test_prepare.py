@@ -5,47 +5,48 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
 
 from research.meaning import prepare
-from research.meaning.options import TeachOptions
+from research.meaning.learn import as_read
 from research.meaning.synonyms import read
-from research.meaning.teach import as_read, chosen_passages, chosen_queries
-from research.meaning.train import END, START, Wear
-from research.tests.meaning.conftest import SYNONYMS, TEXT
+from research.meaning.texts import chosen_passages, chosen_queries
+from research.meaning.wear import Wear
+from research.tests.meaning.conftest import SPECIAL, SYNONYMS, TEXT
 from vsplade.encode.meaning.wordpiece import WordPiece
 
 
 def test_nothing_learns_from_queries_for_research_only(work: Path) -> None:
     assert [row["q"] for row in prepare.asked(work)] == [f"free question {n}" for n in range(5)]
-    taught = chosen_queries(TeachOptions(work, work, headwords=4, glosses=4), [], random.Random(0))
-    assert {f"free question {n}" for n in range(5)} <= {query for query, _ in taught}
-    assert not [query for query, _ in taught if "secret" in query]
+    taught, _, kinds = chosen_queries(work, [TEXT], [], random.Random(0))
+    assert taught[: kinds[0]] == [f"free question {n}" for n in range(5)]
+    assert not [query for query in taught if "secret" in query]
 
 
 def test_the_mix_has_all_kinds_and_no_query_twice(work: Path) -> None:
-    options = TeachOptions(work, work, spans=40, headwords=4, glosses=4)
-    passages = chosen_passages(work, 12, random.Random(0))
-    assert len(passages) == 12
-    taught = chosen_queries(options, passages, random.Random(0))
-    queries = [query for query, _ in taught]
-    assert len(queries) == len(set(queries))
-    assert sum(query.startswith("word ") for query in queries) == 4
-    assert sum(query.startswith("a gloss") for query in queries) == 4
-    assert len(queries) > 13 + 20
-    assert taught == chosen_queries(options, passages, random.Random(0))
-    made = {number for _, number in taught if number >= 0}
-    assert made <= set(range(8))  # 40 runs are of the first eight passages
-    assert len(made) > 3
+    passages, of_texts = chosen_passages(work, 12, random.Random(0))
+    assert len(passages) == of_texts == 12
+    queries, own, kinds = chosen_queries(work, passages, ["bellyache"], random.Random(0))
+    assert len(queries) == len(set(queries)) == len(own) == sum(kinds)
+    natural, known, made = np.split(np.array(queries), np.cumsum(kinds)[:-1])
+    assert len(natural) == 5
+    assert sum("bellyache" in query for query in known) == 2
+    assert sum(query.startswith("word ") for query in known) == 8
+    assert sum(query.startswith("a gloss") for query in known) == 8
+    assert len(made) > 30
+    assert set(own[: sum(kinds[:2])]) == {-1}
+    assert set(own[sum(kinds[:2]) :]) == set(range(12))
+    assert (queries, own, kinds) == chosen_queries(work, passages, ["bellyache"], random.Random(0))
 
 
 def test_passages_are_as_the_reader_gives_them() -> None:
-    pieces = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "big", "house", ",", "."])
-    assert as_read(["A big, big house."], pieces)[0, :6].tolist() == [4, 5, 5, 6, 0, 0]
+    pieces = WordPiece([*SPECIAL, "a", "big", "house", ",", "."])
+    flat = [pieces.start, *pieces.encode("A big, big house."), pieces.end, pieces.start, pieces.end]
+    found = as_read(np.array(flat), np.array([len(flat) - 2, 2]), pieces)
+    assert found.tolist() == [[104, 105, 105, 106], [0, 0, 0, 0]]
 
 
 def test_exchanged_words_are_synonyms() -> None:
@@ -71,12 +72,15 @@ def test_made_queries_are_runs_of_the_passage() -> None:
     assert 0.5 < plain / 250 < 0.9
 
 
+START, END = 101, 102
+
+
 def test_worn_passages_lose_and_mistake_words() -> None:
     torch.manual_seed(0)
     padding = 3000
     inside = torch.zeros(padding + 1, dtype=torch.bool)
     inside[2500:] = True
-    wear, tokens = Wear(inside, padding), torch.randint(1000, 2400, (400, 50))
+    wear, tokens = Wear(inside, START, END), torch.randint(1000, 2400, (400, 50))
     tokens[:, 40:] = 0
     whole = wear(tokens, much=0)
     assert torch.equal(whole[:, 1:41], tokens[:, :40])
@@ -85,7 +89,7 @@ def test_worn_passages_lose_and_mistake_words() -> None:
     found = wear(tokens, much=2)
     there = found != padding
     assert (there.int().diff(dim=1) <= 0).all()  # no gap: padding only at the end
-    assert 32 < there.sum(1).float().mean() - 2 < 38
+    assert 28 < there.sum(1).float().mean() - 2 < 36  # words lost, and a part of some passages
 
     def mistaken(given: torch.Tensor) -> float:
         kept = [set(row.tolist()) for row in given]

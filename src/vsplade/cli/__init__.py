@@ -149,7 +149,13 @@ def run(arguments: list[str], command: click.Command = cli, name: str = "vsplade
         return _fail(f"{what}. This is a bug in vsplade; please report it with these lines.", 2, arguments)
 
 
+def _may_be_a_query(error: click.NoSuchOption, context: click.Context) -> bool:
+    return context.command.name == "search" and not error.option_name.startswith("--")
+
+
 def _hint(error: click.ClickException) -> str:
+    if isinstance(error, click.NoSuchOption) and error.ctx and _may_be_a_query(error, error.ctx):
+        return " Write -- before a query that begins with -, and options before that."
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return f" Try: {error.ctx.command_path} --help"
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
@@ -33,6 +34,16 @@ class IndexPlace(click.Path):
         if value == "":  # a variable that is not set: never the folder one happens to be in
             self.fail("the name is empty.", param, context)
         return as_where(value) if is_address(value) else super().convert(value, param, context)
+
+
+class Number(click.FloatRange):
+    """Within limits. ``nan`` passes all of them, and infinity those that are open: neither can be used."""
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
+        number: float = super().convert(value, param, context)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, context)
+        return number
 
 
 INDEX = IndexPlace(path_type=Path, file_okay=False)
@@ -266,15 +277,15 @@ def linked(shown: str, path: str) -> str:
         return shown
 
 
-def count(number: int, noun: str) -> str:
-    """``1 page``, ``2,048 pages``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def count(number: int, noun: str, several: str = "") -> str:
+    """``1 page``, ``2,048 pages``, ``3 queries``."""
+    return f"{number:,} {noun if number == 1 else several or noun + 's'}"
 
 
 def size(number: float) -> str:
     """Bytes for people."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if number < 1000 or unit == "GB":
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if number < 1000 or unit == "TB":
             return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
         number /= 1000
     raise AssertionError("the loop returns at its last unit")

@@ -218,7 +218,7 @@ def _print_report(report: IngestReport) -> None:
     ]
     say(
         f"{count(report.pages, 'page')} of {count(report.files, 'file')}: {', '.join(parts)}; "
-        f"{report.seconds:.1f} s, {report.pages_per_s:.1f} pages/s"
+        f"{report.seconds:.1f} s" + (f", {report.pages_per_s:.1f} pages/s" if report.pages_per_s else "")
     )
     note_failures(report.failures)
     if report.empty:
@@ -297,7 +297,7 @@ def _recover(index_dir: Path, encoder: str | None, as_json: bool) -> None:
     else:
         say(
             f"{count(done.pages, 'page')} of {count(len(done.files), 'file')} can be searched; "
-            f"{count(done.missing, 'page')} of {count(len(done.read_again), 'file')} missing."
+            f"{count(done.missing, 'page')} of {count(len(done.read_again), 'file')} are missing."
         )
 
 

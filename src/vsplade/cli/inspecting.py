@@ -20,6 +20,7 @@ from vsplade.cli.common import (
     short_path,
     style,
 )
+from vsplade.cli.outputs import check_no_source
 from vsplade.errors import InputError
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def _check_picture(encoder: Encoder, files: list[str], target: Path) -> None:
         )
     if len(files) != 1:
         raise InputError("--picture draws one page: give one file.")
+    check_no_source(target, files)
     if Image.registered_extensions().get(target.suffix.lower()) not in Image.SAVE:
         raise InputError(f"{target}: a picture cannot be written under this ending; use .png or .jpg.")
 

@@ -10,6 +10,7 @@ import click
 from vsplade.backends.address import Where
 from vsplade.cli.common import (
     INDEX,
+    count,
     encoder_option,
     fusion_option,
     json_option,
@@ -272,7 +273,8 @@ def _print_reranking(facts: dict[str, Any], measure: str) -> None:
 
 def _print_report(report: EvalReport) -> None:
     names = printable(report.dataset), printable(report.encoder)
-    say(f"{names[0]}: {report.queries:,} queries on {report.pages:,} pages, {names[1]}")
+    asked = count(report.queries, "query", "queries")
+    say(f"{names[0]}: {asked} on {count(report.pages, 'page')}, {names[1]}")
     for name, value in report.measures.items():
         say(f"  {name:<14} {value:.4f}")
     say(f"  {'active terms':<14} {report.active_terms:.1f} a page, {report.query_terms:.1f} a query")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from itertools import chain
+from itertools import count as count_from
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,9 @@ from vsplade.cli.common import (
     say,
     workers_option,
 )
+from vsplade.cli.outputs import check_no_source, check_output
 from vsplade.errors import InputError, PageError
+from vsplade.store.durable import write_output
 
 if TYPE_CHECKING:
     from vsplade.pages import FileProblem
@@ -63,14 +66,18 @@ def read_command(
     It is in lower case, without marks, in reading order. FILE is a PDF, a picture, a
     folder or a pattern. --json tells the place and the certainty of each word.
     """
+    from vsplade.pages import discover
     from vsplade.reading.read_files import read_files
 
     allowed = make_limits(limits)
     if form == PDF and output is None:
         raise click.UsageError("A PDF is written to a file: add -o out.pdf.")
+    found = discover(paths)
+    if output is not None:
+        _check_output(output, form, found.files)
     problems: list[FileProblem] = []
     # A page that has a text layer can be searched already, so it needs no second one.
-    results = read_files(paths, text_layer=text_layer or form == PDF, limits=allowed, workers=workers)
+    results = read_files(found, text_layer=text_layer or form == PDF, limits=allowed, workers=workers)
     readings = _without_problems(results, problems)
     if form == PDF:
         assert output is not None
@@ -87,6 +94,19 @@ def read_command(
         failures = [{"path": each.path, "page": each.page, "reason": each.reason} for each in problems]
         print_json({**facts, "failures": failures})
     return SOME_FAILED if problems else 0
+
+
+def _check_output(output: Path, form: str, files: list[str]) -> None:
+    """Before anything is written."""
+    if form != PDF:
+        check_output(output, files)
+    elif not output.is_dir():
+        check_no_source(output, files)
+        if len(files) > 1:
+            raise InputError(
+                f"Several files become several PDFs, and {output} is no folder. Make a folder and name it: "
+                "-o FOLDER."
+            )
 
 
 def _without_problems(
@@ -122,15 +142,14 @@ def _write_text(
             yield reading
 
     parts = to_hocr(counted()) if form == HOCR else _plain(counted())
-    with open(output, "w", encoding="utf-8") if output else nullcontext(None) as file:
+    if output is not None:
+        write_output(output, (part.encode() for part in parts))
+        if not as_json:
+            note(f"Wrote {count(pages, 'page')} to {printable(str(output))}.")
+    else:
         for part in parts:
-            if file is not None:
-                file.write(part)
-            else:
-                for line in part.removesuffix("\n").split("\n"):
-                    say(line)
-    if output is not None and not as_json:
-        note(f"Wrote {count(pages, 'page')} to {printable(str(output))}.")
+            for line in part.removesuffix("\n").split("\n"):
+                say(line)
     return {"pages": pages, "output": None if output is None else str(output)}
 
 
@@ -151,14 +170,7 @@ def _write_pdfs(
 
     files: list[dict[str, Any]] = []
     for path, group in groupby(readings, key=lambda reading: reading.path):
-        if files and not output.is_dir():
-            raise InputError(
-                f"Several files become several PDFs, and {output} holds the first. Make a folder and name "
-                "it: -o FOLDER."
-            )
-        target = output / f"{Path(path).stem}.pdf" if output.is_dir() else output
-        if target in [Path(file["output"]) for file in files]:
-            target = output / f"{Path(path).name}.pdf"
+        target = _free_name(output, path, files) if output.is_dir() else output
         pages = list(group)
         try:
             write_searchable_pdf(pages, target, limits=limits)
@@ -168,6 +180,14 @@ def _write_pdfs(
         read = sum(not page.from_text_layer for page in pages)
         files.append({"path": path, "output": str(target), "pages": len(pages), "read": read})
     return {"files": files}
+
+
+def _free_name(folder: Path, source: str, written: list[dict[str, Any]]) -> Path:
+    """Files of one name, from several folders, become files of several names."""
+    taken = {file["output"] for file in written}
+    stem = Path(source).stem
+    names = chain([stem, Path(source).name], (f"{stem}-{number}" for number in count_from(2)))
+    return next(folder / f"{name}.pdf" for name in names if str(folder / f"{name}.pdf") not in taken)
 
 
 COMMANDS: tuple[click.Command, ...] = (read_command,)

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vsplade.cli.common import count, json_option, note, print_json, printable, progress_bar, say, size
+from vsplade.cli.common import (
+    Number,
+    count,
+    json_option,
+    note,
+    print_json,
+    printable,
+    progress_bar,
+    say,
+    size,
+)
 
 if TYPE_CHECKING:
     from vsplade.scale.capacity import Capacity
@@ -43,14 +53,14 @@ def merge(indexes: tuple[Path, ...], output: Path, as_json: bool) -> None:
 @click.option("--pages", required=True, metavar="N", help="How many pages: 300k, 18.7M, 1B.")
 @click.option(
     "--terms",
-    type=click.FloatRange(min=1),
+    type=Number(min=1),
     default=300.0,
     show_default=True,
     help="Terms a page, on average. `vsplade stats` tells an index's postings and pages.",
 )
 @click.option(
     "--qps",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     default=1.0,
     show_default=True,
     help="Queries a second, at busy times.",
@@ -58,15 +68,15 @@ def merge(indexes: tuple[Path, ...], output: Path, as_json: bool) -> None:
 @click.option("--cores", type=click.IntRange(min=1), default=16, show_default=True, help="Of a machine.")
 @click.option(
     "--ram",
-    type=click.FloatRange(min=1),
+    type=Number(min=1),
     default=64.0,
     show_default=True,
     metavar="GIB",
     help="Memory of a machine.",
 )
 @click.option("--words-only", is_flag=True, help="An index without meaning.")
-@click.option("--core-price", type=click.FloatRange(min=0), metavar="PRICE", help="Of a core, for an hour.")
-@click.option("--gpu-price", type=click.FloatRange(min=0), metavar="PRICE", help="Of a GPU, for an hour.")
+@click.option("--core-price", type=Number(min=0), metavar="PRICE", help="Of a core, for an hour.")
+@click.option("--gpu-price", type=Number(min=0), metavar="PRICE", help="Of a GPU, for an hour.")
 @json_option
 def plan(
     pages: str,
@@ -103,6 +113,7 @@ def plan(
 
 def _rows(told: Capacity) -> list[tuple[str, str]]:
     costs = told.encoding
+    copies = count(told.replicas, "copy", "copies")
     why = "" if told.limit == "none" else f", because of {told.limit}"
 
     def money(key: str) -> str:
@@ -116,7 +127,7 @@ def _rows(told: Capacity) -> list[tuple[str, str]]:
         ("building the index", f"{told.build_core_s / 3600:,.2f} core hours"),
         ("joining shards into one index", f"{told.join_core_s / 3600:,.2f} core hours"),
         ("search, all pages on one core", f"{told.search_s * 1000:,.2f} ms (k = 10)"),
-        ("machines", f"{told.machines:,} = {told.shards:,} shards x {told.replicas:,} replicas"),
+        ("machines", f"{told.machines:,}: {count(told.shards, 'shard')}, {copies} of each"),
         ("of", f"{told.machine.cores} cores and {told.machine.ram_gib:g} GiB{why}"),
         ("search in one shard", f"{told.shard_search_s * 1000:,.2f} ms"),
         ("encoding a million pages, CPU", f"{costs['cpu_core_hours']:,.1f} core hours{money('cpu_cost')}"),

@@ -12,6 +12,7 @@ import click
 from vsplade.backends.address import Where
 from vsplade.cli.common import (
     INDEX,
+    Number,
     encoder_option,
     filter_option,
     fusion_option,
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--min-score",
-    type=click.FloatRange(min=0.0),
+    type=Number(min=0.0),
     default=0.0,
     metavar="SCORE",
     help="Leave out hits with a lower score.",

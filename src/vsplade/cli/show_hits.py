@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vsplade.cli.common import linked, note, printable, say, short_path, style
+from vsplade.cli.outputs import check_no_source
 from vsplade.errors import InputError, VspladeError
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ def show_marked(hits: Sequence[Hit], picture: Path | None, in_viewer: bool) -> N
         raise InputError(f"{picture}: a picture cannot be written under this ending; use .png or .jpg.")
     image = hits[0].image(marked=True)
     target = picture
-    if target is None:
+    if target is not None:
+        check_no_source(target, [path for hit in hits if isinstance(path := hit.metadata.get("path"), str)])
+    else:
         import tempfile
 
         # Kept: the viewer reads it after this command has ended.

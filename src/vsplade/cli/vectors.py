@@ -13,6 +13,7 @@ from vsplade.backends.address import Where
 from vsplade.cli.common import (
     SOME_FAILED,
     Command,
+    Number,
     count,
     encoder_option,
     index_option,
@@ -28,6 +29,7 @@ from vsplade.cli.common import (
     say,
     workers_option,
 )
+from vsplade.cli.outputs import check_output
 from vsplade.errors import InputError
 from vsplade.exchange import ENGINE_FORMATS, FORMATS, IMPORTS
 
@@ -43,7 +45,7 @@ PARQUET = "parquet"
 def scale_option(meaning: str) -> Callable[[Command], Command]:
     return click.option(
         "--scale",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Number(min=0, min_open=True),
         default=100.0,
         show_default=True,
         help=meaning,
@@ -92,7 +94,7 @@ from_whole_numbers = scale_option("Anserini's whole numbers are divided by this.
 )
 @click.option(
     "--ray-gpus",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=0.0,
     metavar="N",
     help="GPUs of each worker; 0.5 lets two share one.",
@@ -151,6 +153,7 @@ def encode(
 
     chosen = load_encoder(encoder)
     source = EncodedPages(paths, chosen, make_limits(limits), workers)
+    check_output(cast(Path, output), source.files)
     export_vectors(source, chosen.vocabulary, cast(Path, output), form, scale)
     note_failures(source.problems)
     if as_json:
@@ -170,8 +173,12 @@ def print_encoded(report: EncodeReport, as_json: bool) -> int:
     else:
         say(
             f"Wrote {count(report.pages, 'page')} to {printable(report.output)}, which has "
-            f"{count(report.pages_in_all, 'page')} in {count(report.shards, 'shard')}; {report.seconds:.1f} "
-            f"s, {facts['pages_per_s'] or 0:.1f} pages/s, {facts['pages_per_core_s'] or 0:.1f} a core"
+            f"{count(report.pages_in_all, 'page')} in {count(report.shards, 'shard')}; {report.seconds:.1f} s"
+            + (
+                f", {facts['pages_per_s'] or 0:.1f} pages/s, {facts['pages_per_core_s'] or 0:.1f} a core"
+                if report.pages
+                else ""
+            )
         )
     return SOME_FAILED if report.problems else 0
 
@@ -188,7 +195,7 @@ class EncodedPages:
         self.problems = found.problems
         self.pages = 0
         """Vectors made so far."""
-        self._files, self._encoder, self._limits, self._workers = found.files, encoder, limits, workers
+        self.files, self._encoder, self._limits, self._workers = found.files, encoder, limits, workers
 
     def vectors(self) -> Iterator[tuple[str, SparseVector]]:
         return ((page_id, vector) for page_id, vector, _ in self.pages_with_metadata())
@@ -203,7 +210,7 @@ class EncodedPages:
     def _readable(self) -> Iterator[tuple[tuple[str, Metadata], Page]]:
         from vsplade.pages import FileProblem, name_files, render_for
 
-        files = name_files(self._files)
+        files = name_files(self.files)
         for result in render_for(self._encoder, files, limits=self._limits, workers=self._workers):
             if isinstance(result, FileProblem):
                 self.problems.append(result)
@@ -247,6 +254,7 @@ def export(index_dir: Where, output: str, form: str, scale: float, as_json: bool
     else:
         from vsplade.exchange.vector_files import export_vectors
 
+        check_output(Path(output))
         pages = export_vectors(index, index.encoder.vocabulary, Path(output), form, scale)
     if as_json:
         print_json({"pages": pages, "output": output, "format": form})

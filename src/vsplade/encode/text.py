@@ -32,7 +32,7 @@ from vsplade.encode.dates import day_of, named_days
 from vsplade.encode.hash_bits import CHECK, evidence, stamped
 from vsplade.encode.phones import joined_phones
 from vsplade.encode.query_length import check_query_length
-from vsplade.encode.tokenizer import Tokenizer, normalise
+from vsplade.encode.tokenizer import Tokenizer, is_foreign, normalise
 from vsplade.encode.units import Unit, ungrouped, units
 from vsplade.errors import InputError
 from vsplade.types import Evidence, Page, QueryWord, SparseVector, TermStatistics
@@ -197,6 +197,8 @@ class TextEncoder:
                 wholes.append((self._mark(asked[0]),))  # as any way to write the day
             if asked:
                 found.append(QueryWord(typed, tuple(pieces), tuple(wholes)))
+            elif is_foreign(typed):
+                found.append(QueryWord(typed))
         return found
 
     in_a_row = 0
@@ -204,6 +206,8 @@ class TextEncoder:
     def phrase(self, text: str) -> QueryWord:
         """All words as a whole; the text encoder does not keep their order."""
         words = self.query_words(text)
+        if not all(word.wholes for word in words):
+            return QueryWord(text)
         pieces = dict.fromkeys(term for word in words for term in word.parts)
         return QueryWord(text, tuple(pieces), (tuple(m for word in words for m in word.wholes[0]),))
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from importlib import resources
 
 from vsplade.errors import InputError
@@ -47,6 +48,11 @@ def normalise(text: str) -> str:
 def split_words(text: str) -> Iterator[str]:
     """Runs of letters and runs of digits of already normalised text, in order."""
     return (match.group()[:LONGEST_WORD] for match in RUNS.finditer(text))
+
+
+def is_foreign(word: str) -> bool:
+    """Whether a word has letters or digits, and none that are known: no page can be said to hold it."""
+    return RUNS.search(normalise(word)) is None and any(map(str.isalnum, word))
 
 
 def letters_of(token: str) -> str:
@@ -110,12 +116,15 @@ class Tokenizer:
         return self._terms.get(token)
 
     def beginning_with(self, letters: str) -> list[int]:
-        """The terms of whole words with this beginning, and of the beginnings of rare ones."""
-        return [
-            term
-            for token, term in self._terms.items()
-            if token.startswith(letters) and not token.startswith(GOES_ON)
-        ]
+        """The terms of whole words with this beginning, and of the beginnings of rare ones, ascending."""
+        tokens = self._by_letters if letters else []
+        first = bisect_left(tokens, letters)
+        after = bisect_right(tokens, letters, lo=first, key=lambda token: token[: len(letters)])
+        return sorted(self._terms[token] for token in tokens[first:after] if not token.startswith(GOES_ON))
+
+    @cached_property
+    def _by_letters(self) -> list[str]:
+        return sorted(self._tokens)
 
     def encode(self, text: str) -> list[int]:
         """Term numbers in reading order, repeats kept."""

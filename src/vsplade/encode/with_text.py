@@ -121,10 +121,11 @@ class PairedEncoder:
         found = []
         for word in self.text.query_words(text):
             behind = tuple(
-                Evidence(mark.term + self._split, mark.check, mark.mask) for mark in word.wholes[0]
+                tuple(Evidence(mark.term + self._split, mark.check, mark.mask) for mark in whole)
+                for whole in word.wholes[:1]
             )
             first = by_typed.get(word.typed)
-            wholes = (*(first.wholes if first else ()), behind)
+            wholes = (*(first.wholes if first else ()), *behind)
             parts = (*(first.parts if first else ()), *(term + self._split for term in word.parts))
             found.append(QueryWord(word.typed, parts, wholes))
         return found

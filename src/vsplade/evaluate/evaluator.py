@@ -135,7 +135,9 @@ def encode_files(
     ``progress`` is called with (files done, files in all).
     """
     if not dataset.files:
-        raise PageError(f"{dataset.path} has neither images/ nor pdfs/: give page texts or page vectors.")
+        raise PageError(
+            f"{dataset.path} has neither images/ nor pdfs/: put the pages there, or give texts or vectors."
+        )
     sources = [SourceFile(str(file.resolve()), file.stem) for file in dataset.files]
 
     def pages() -> Iterator[tuple[str, Page]]:

@@ -67,6 +67,8 @@ def import_parquet(
     folder = ShardFolder(where)
     if not folder.names():
         raise InputError(f"{folder.where}: there is no such folder, or it is empty.")
+    if next(iter(folder.shards()), None) is None:
+        raise InputError(f"{folder.where}: there are no Parquet shards with pages in this folder.")
     if folder.committed() and (strays := folder.unfinished()):
         raise InputError(
             f"{folder.where}/{strays[0]}: this shard is not finished: the run that wrote it died, or is "

@@ -185,7 +185,7 @@ def open_place(where: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError as error:
-        raise MissingExtraError("Parquet folders", "parquet") from error
+        raise MissingExtraError("A folder of Parquet shards", "parquet") from error
     try:
         fs, root = fsspec.core.url_to_fs(where)
         return fs, str(root)

@@ -16,7 +16,7 @@ from typing import Protocol
 from vsplade.errors import InputError
 from vsplade.exchange import FORMATS, IMPORTS
 from vsplade.store.columns import check_metadata
-from vsplade.store.durable import write_durably
+from vsplade.store.durable import write_output
 from vsplade.store.postings import WEIGHTS
 from vsplade.types import Json, Metadata, SparseVector, Vocabulary
 
@@ -45,9 +45,9 @@ def export_vectors(
     if format == "ciff":
         from vsplade.exchange.ciff import ciff_chunks
 
-        write_durably(path, ciff_chunks(source, vocabulary, scale))
+        write_output(path, ciff_chunks(source, vocabulary, scale))
     else:
-        write_durably(path, _json_lines(source, vocabulary, format, scale))
+        write_output(path, _json_lines(source, vocabulary, format, scale))
     return source.pages
 
 

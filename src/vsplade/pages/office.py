@@ -24,6 +24,7 @@ from vsplade.errors import PageError
 from vsplade.pages import office_epub
 from vsplade.pages.limits import Limits
 from vsplade.pages.naming import suffix
+from vsplade.pages.pdf import save_pdf
 
 KEPT_BYTES = 1 << 30
 """PDFs that are kept, all together."""
@@ -195,6 +196,6 @@ def _joined(parts: list[Path], target: Path) -> Path:
             chapter = pdfium.PdfDocument(part)
             whole.import_pages(chapter)
             chapter.close()
-    whole.save(target)
+    save_pdf(whole, target)
     whole.close()
     return target

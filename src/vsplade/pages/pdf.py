@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pypdfium2 as pdfium
@@ -59,6 +60,33 @@ class PdfFile:
 
     def close(self) -> None:
         self.document.close()
+
+
+class _Sink:
+    """What PDFium writes to. It goes on after an error, as if all was well: so the first one is kept."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, data: Any) -> None:
+        try:
+            if self.error is None:
+                self._file.write(data)
+        except OSError as error:
+            self.error = error
+
+
+def save_pdf(document: pdfium.PdfDocument, path: str | os.PathLike[str]) -> None:
+    """Write a document to a file; a disk that is full is an error."""
+    try:
+        with open(path, "wb") as file:
+            sink = _Sink(file)
+            document.save(sink)
+            if sink.error is not None:
+                raise sink.error
+    except OSError as error:
+        raise PageError(f"could not be written as a PDF: {error.strerror or error}") from error
 
 
 def _open(path: str) -> pdfium.PdfDocument:

@@ -18,7 +18,7 @@ from pypdfium2 import raw
 
 from vsplade.errors import PageError
 from vsplade.pages.limits import Limits
-from vsplade.pages.pdf import PdfFile
+from vsplade.pages.pdf import PdfFile, save_pdf
 from vsplade.pages.picture import PictureFile
 from vsplade.pages.render_worker import _bound_memory, open_file, reason
 
@@ -149,7 +149,7 @@ def write(job: dict[str, Any]) -> None:
             writer.add(add_picture(document, file, number), read["lines"], read["quarters"])
         elif read["lines"]:
             writer.add(document[number - 1], read["lines"], read["quarters"])
-    document.save(job["output"])
+    save_pdf(document, job["output"])
 
 
 def main() -> None:

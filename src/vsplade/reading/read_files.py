@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vsplade.errors import InputError, PageError
-from vsplade.pages import FileProblem, Limits, RenderedPage, discover, name_files, render_for
+from vsplade.pages import Discovery, FileProblem, Limits, RenderedPage, discover, name_files, render_for
 from vsplade.reading.page_reading import PageReading, ReadBlock, ReadLine, ReadWord
 from vsplade.types import Box
 
@@ -37,7 +37,7 @@ def read(
     ``text_layer`` takes the words of the file's own text layer instead, for pages that have one. A page that
     cannot be read is a ``PageError``.
     """
-    for result in read_files([str(path)], text_layer=text_layer, limits=limits):
+    for result in read_files(discover([path]), text_layer=text_layer, limits=limits):
         if isinstance(result, FileProblem):
             where = result.path if result.page is None else f"{result.path}, page {result.page}"
             raise PageError(f"{where}: {result.reason}.")
@@ -45,14 +45,13 @@ def read(
 
 
 def read_files(
-    paths: Sequence[str],
+    found: Discovery,
     *,
     text_layer: bool = False,
     limits: Limits | None = None,
     workers: int | None = None,
 ) -> Iterator[PageReading | FileProblem]:
-    """The same for files, folders and globs; what cannot be read is a ``FileProblem`` in its place."""
-    found = discover(paths)
+    """The same for all that was found; what cannot be read is a ``FileProblem`` in its place."""
     if not found.files and found.problems:
         raise InputError(f"{found.problems[0].path} {found.problems[0].reason}.")
     yield from found.problems

@@ -46,9 +46,9 @@ JOIN_BYTES_PER_S = 0.75e9
 
 CPU_PAGE_S = 0.245
 """Of one core, from file to vector with meaning: the mean of slides (0.185) and scans (0.306)."""
-GPU_PAGES_PER_S = 586
+GPU_PAGES_PER_S = 320
 GPU_CORES = 16
-"""Of one H200 with 16 cores that decode, from files to vectors: scans, words alone."""
+"""Of one H200 with 16 cores that render, from files to vectors: PDFs, words alone. Scans: 586."""
 
 BUSY = 0.6
 """How much of its cores a machine should use on average, so that queries do not queue."""

@@ -7,11 +7,11 @@ is bounded.
 
 The score of a page is
 
-    words + (sum of the query's word weights) * trust * max(0, cosine)
+    (words + trust * (sum of the query's word weights) * max(0, cosine)) / (1 + trust)
 
 where ``words`` is the sum over shared terms, the cosine that of the page's best window with the query, and
 ``trust`` falls with how much of the query the best pages match word by word: where words are found, they
-decide.
+decide. It is the mean of two scores of about one size, so scores of several searches can be compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.search.numpy_meaning import PlainMeaning
-from vsplade.search.query_plan import Masks, MeaningPart, Ranking
+from vsplade.search.query_plan import Masks, MeaningPart, Mix, Ranking
 from vsplade.types import Direction, SparseVector
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ WINDOWS_A_PAGE = 4
 """For each of these pages so many of the nearest windows are kept: some pages have several of them."""
 LOOKED_AT = 10
 """Of so many of the best pages by words the one with most of the query's words counts."""
-LEAST_TRUST, MOST_TRUST = 0.17, 5.5
-DOUBT, MATCHED, COVERED = 3.7, 16.0, 8.0
+LEAST_TRUST, MOST_TRUST = 0.3, 2.3
+DOUBT, MATCHED, COVERED = 6.9, 23.0, 9.0
 """Chosen by questions of half A of the development sets (docs/meaning.md)."""
 
 
@@ -56,17 +56,18 @@ def trust(matched: float, covered: float) -> float:
     return LEAST_TRUST + MOST_TRUST / (1 + math.exp(-doubt))
 
 
-def meaning_weight(
+def mix_of(
     query: SparseVector, vocabulary: int, best: float | None, covered: Callable[[SparseVector], float]
-) -> float:
-    """What a cosine counts for, beside scores by words. ``best`` is the best of those, None without any;
-    ``covered`` tells the largest sum of these weights over the words that one of the best pages has."""
+) -> Mix:
+    """``best`` is the best of the scores by words, None without any; ``covered`` tells the largest sum of
+    these weights over the words that one of the best pages has."""
     single = query.terms < vocabulary
     asked = SparseVector(query.terms[single], query.weights[single])
     total = float(asked.weights.sum(dtype=np.float64))
     if not total:
-        return 1.0
-    return total * (trust(0, 0) if best is None else trust(best / total, covered(asked) / total))
+        return Mix(1.0, 0.5)
+    share = trust(0, 0) if best is None else trust(best / total, covered(asked) / total)
+    return Mix(total * share, 1 / (1 + share))
 
 
 class MeaningEngine:
@@ -121,14 +122,14 @@ class MeaningEngine:
             return float(loops.word_scores(asked, words.numbers[:LOOKED_AT], how_often=False).max())
 
         top = float(words.scores[0]) if len(words) else None
-        weight = meaning_weight(query, direction.vocabulary, top, covered)
+        mix = mix_of(query, direction.vocabulary, top, covered)
         near, cosine = self.nearest(direction, masks, max(k, DEPTH), compiled)
         known = set(words.numbers.tolist())  # of so few, faster than numpy's sets
         new = np.array([number not in known for number in near.tolist()], np.bool_)
         numbers = np.concatenate([words.numbers, near[new]])
         scores = np.concatenate([words.scores, loops.word_scores(query, near[new])]).astype(np.float64)
         cosines = np.concatenate([loops.cosines(direction.vector, words.numbers), cosine[new]])
-        scores += weight * np.maximum(cosines, 0)
+        scores += mix.meaning * np.maximum(cosines, 0)
         best = np.lexsort((numbers, -scores))[:k]
         best = best[scores[best] > 0]
-        return Ranking(numbers[best], scores[best].astype(np.float32), meaning=weight)
+        return Ranking(numbers[best], (mix.scale * scores[best]).astype(np.float32), mix=mix)

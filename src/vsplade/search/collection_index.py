@@ -17,12 +17,12 @@ from vsplade.backends.connect import connect
 from vsplade.encode import as_built
 from vsplade.errors import InputError
 from vsplade.search.by_meaning import DEPTH
-from vsplade.search.collection_search import Allowed, by_words, weight_of_meaning, with_meaning
+from vsplade.search.collection_search import Allowed, by_words, with_meaning
 from vsplade.search.conditions import Conditions
 from vsplade.search.filters import Filter
 from vsplade.search.hits import FoundPages
 from vsplade.search.page_index import BatchRequest, FilterLike, PageIndex, Query
-from vsplade.search.query_plan import Ranking, checked_top
+from vsplade.search.query_plan import WORDS_ALONE, Mix, Ranking, checked_top
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import JsonValue
 from vsplade.store.segment import StoredPage
@@ -198,9 +198,9 @@ class CollectionIndex(PageIndex):
             found = words.get(place)
             if found is None:
                 (found,) = by_words(self._collection, [vector], depth, allowed)
-            pages, weight = with_meaning(self._collection, vector, found, k, allowed)
+            pages, mix = with_meaning(self._collection, vector, found, k, allowed)
             scores = np.array([page.score for page in pages], np.float32)
-            ranking = Ranking(np.arange(len(pages)), scores, meaning=weight)
+            ranking = Ranking(np.arange(len(pages)), scores, mix=mix)
             answers.append((CollectionPages(self, pages), vector, ranking))
         return answers
 
@@ -212,11 +212,11 @@ class CollectionIndex(PageIndex):
             )
         return checked_top(k)
 
-    def _meaning_weight(self, query: SparseVector) -> float:
+    def _mix(self, query: SparseVector) -> Mix:
         if query.meaning is None:
-            return 0.0
+            return WORDS_ALONE
         (words,) = by_words(self._collection, [query], DEPTH, Allowed())
-        return weight_of_meaning(self._collection, query, words)
+        return with_meaning(self._collection, query, words, 1, Allowed())[1]
 
     def look_up(self, query: Query, filter: FilterLike = None) -> list[WordMatch]:
         chosen = Filter.of(filter)

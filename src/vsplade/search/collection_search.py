@@ -14,10 +14,11 @@ import numpy as np
 
 from vsplade.backends.collection import Collection, FoundRow, Narrowing
 from vsplade.errors import VspladeWarning
-from vsplade.search.by_meaning import DEPTH, LOOKED_AT, meaning_weight
+from vsplade.search.by_meaning import DEPTH, LOOKED_AT, mix_of
 from vsplade.search.conditions import Conditions
 from vsplade.search.filters import Filter
 from vsplade.search.hashed_search import BEYOND, has_checks, same_terms, word_score
+from vsplade.search.query_plan import WORDS_ALONE, Mix
 from vsplade.types import Direction, QueryWord, SparseVector
 
 AT_ONCE = 64
@@ -58,7 +59,7 @@ def by_words(
 ) -> list[list[FoundRow]]:
     """The ``k`` best pages for each query, equal scores in page order."""
     answers: list[list[FoundRow]] = [[] for _ in queries]
-    asked = [place for place, query in enumerate(queries) if len(query)]
+    asked = [place for place, query in enumerate(queries) if len(query) and not allowed.words.impossible]
     for start in range(0, len(asked), AT_ONCE):
         places = asked[start : start + AT_ONCE]
         vectors = [queries[place] for place in places]
@@ -115,15 +116,15 @@ def ordered(pages: Sequence[FoundRow]) -> list[FoundRow]:
 
 def with_meaning(
     collection: Collection, query: SparseVector, words: Sequence[FoundRow], k: int, allowed: Allowed
-) -> tuple[list[FoundRow], float]:
-    """As ``MeaningEngine.join``: the ``k`` best by words and meaning together, and the weight of meaning.
+) -> tuple[list[FoundRow], Mix]:
+    """As ``MeaningEngine.join``: the ``k`` best by words and meaning together, and how both count.
 
     ``words`` are the best pages by words, at least ``DEPTH`` of them where there are so many.
     """
     direction = query.meaning
     if not isinstance(direction, Direction):
-        return list(words[:k]), 0.0
-    weight = weight_of_meaning(collection, query, words)
+        return list(words[:k]), WORDS_ALONE
+    mix = mix_of_query(collection, query, words)
     known = {page.key: page for page in words}
     near = nearest(collection, direction, max(k, DEPTH), allowed)
     cosines = {page.key: page.score for page in near}
@@ -131,6 +132,8 @@ def with_meaning(
     if unscored:
         found = collection.nearest(direction, len(unscored), Narrowing(among=unscored))
         cosines |= {page.key: page.score for page in found}
+    if not cosines:  # no page has a meaning, as after an import: scores are those of words
+        return list(words[:k]), WORDS_ALONE
     new = {page.key: page for page in near if page.key not in known}
     scores = {key: page.score for key, page in known.items()}
     if new and len(query):
@@ -138,13 +141,14 @@ def with_meaning(
         found = _without_others(collection, query, found)
         scores |= {page.key: page.score for page in found}
     joined = [
-        replace(page, score=scores.get(key, 0.0) + weight * max(0.0, cosines.get(key, 0.0)))
+        replace(page, score=scores.get(key, 0.0) + mix.meaning * max(0.0, cosines.get(key, 0.0)))
         for key, page in {**known, **new}.items()
     ]
-    return [page for page in ordered(joined)[:k] if page.score > 0], weight
+    best = [page for page in ordered(joined)[:k] if page.score > 0]
+    return [replace(page, score=mix.scale * page.score) for page in best], mix
 
 
-def weight_of_meaning(collection: Collection, query: SparseVector, words: Sequence[FoundRow]) -> float:
+def mix_of_query(collection: Collection, query: SparseVector, words: Sequence[FoundRow]) -> Mix:
     """``words`` are the best pages by words."""
 
     def covered(asked: SparseVector) -> float:
@@ -154,8 +158,8 @@ def weight_of_meaning(collection: Collection, query: SparseVector, words: Sequen
 
     direction = query.meaning
     if not isinstance(direction, Direction):
-        return 0.0
-    return meaning_weight(query, direction.vocabulary, words[0].score if words else None, covered)
+        return WORDS_ALONE
+    return mix_of(query, direction.vocabulary, words[0].score if words else None, covered)
 
 
 def nearest(collection: Collection, direction: Direction, k: int, allowed: Allowed) -> list[FoundRow]:

@@ -35,6 +35,11 @@ class Conditions:
     def __bool__(self) -> bool:
         return bool(self.must or self.must_not)
 
+    @property
+    def impossible(self) -> bool:
+        """Whether a word must stand on pages that no page can be said to hold."""
+        return not all(word.wholes for word in self.must)
+
     def allows(self, page: Mapping[int, int]) -> bool:
         """Whether a page with these ``weight_bits`` may be found."""
         return all(word.on(page) == FOUND for word in self.must) and not any(
@@ -114,5 +119,5 @@ def notes(parsed: ParsedQuery, encoder: Encoder) -> list[str]:
 
 def _words_in_order(encoder: WordEncoder, phrase: str) -> int:
     """At most so many words of a phrase have an order: those that are too common to be kept have none."""
-    hashes = [mark for mark in encoder.phrase(phrase).wholes[0] if mark.mask]
+    hashes = [mark for whole in encoder.phrase(phrase).wholes for mark in whole if mark.mask]
     return min(len(encoder.query_words(phrase)), len(hashes) + 1)

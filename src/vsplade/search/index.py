@@ -17,7 +17,7 @@ from vsplade.search.commit_view import CommitView
 from vsplade.search.filters import Filter
 from vsplade.search.hits import FoundPages
 from vsplade.search.page_index import BatchRequest, FilterLike, PageIndex, Query
-from vsplade.search.query_plan import Ranking
+from vsplade.search.query_plan import WORDS_ALONE, Mix, Ranking
 from vsplade.search.word_lookup import status
 from vsplade.store import verify
 from vsplade.store.identity import EncoderIdentity, check_encoder
@@ -237,7 +237,7 @@ class Index(PageIndex):
         parts = list(zip((live.segment for live in view.snapshot.segments), masks, strict=True))
         return [WordMatch(word.typed, status(parts, word)) for word in self.query_words(query)]
 
-    def _meaning_weight(self, query: SparseVector) -> float:
+    def _mix(self, query: SparseVector) -> Mix:
         if query.meaning is None:
-            return 0.0
-        return self._view.answer([query], self.encode_query, 1, Filter(), 1)[0][1].meaning
+            return WORDS_ALONE
+        return self._view.answer([query], self.encode_query, 1, Filter(), 1)[0][1].mix

@@ -19,7 +19,7 @@ from vsplade.search.conditions import Conditions, conditions, encode, notes, que
 from vsplade.search.explain import explain, explain_meaning
 from vsplade.search.filters import Filter
 from vsplade.search.hits import Answered, FoundPages, Hit, Hits
-from vsplade.search.query_plan import Ranking, checked_query
+from vsplade.search.query_plan import WORDS_ALONE, Mix, Ranking, checked_query
 from vsplade.search.syntax import has_operators, parse
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import JsonValue
@@ -212,8 +212,9 @@ class PageIndex(ABC):
         """The ``k`` best pages for words (or a ready vector), exactly.
 
         ``"a phrase"`` and ``+word`` must stand on a page, ``-word`` must not, ``word*`` is a beginning; a
-        vector takes these conditions from ``where``. A score is the float32 of the float64 sum, by
-        increasing term, of query weight times page weight; a hashed term counts where its check agrees. Equal
+        vector takes these conditions from ``where``. A score by words is the float32 of the float64 sum, by
+        increasing term, of query weight times page weight; a hashed term counts where its check agrees. What
+        meaning makes of it is said in ``by_meaning``. Equal
         scores are ordered as the pages were last added. Only pages that share a term and have at least
         ``min_score`` are results.
         """
@@ -264,13 +265,13 @@ class PageIndex(ABC):
         """
         vector = self._encode_words(query) if words_only else self.encode_query(query)
         page, words = self.vector(id), self.query_words(query)
-        matches = explain(vector, page, self._token, words)
-        weight = self._meaning_weight(vector)
-        return [*matches, *explain_meaning(vector, page, words, weight, self._meant_by)]
+        mix = self._mix(vector)
+        matches = explain(mix.query(vector), page, self._token, words)
+        return [*matches, *explain_meaning(vector, page, words, mix.cosine_weight, self._meant_by)]
 
-    def _meaning_weight(self, query: SparseVector) -> float:
-        """What a cosine of a page with the query adds to its score; 0 where words alone count."""
-        return 0.0
+    def _mix(self, query: SparseVector) -> Mix:
+        """How words and meaning count in the scores of this query."""
+        return WORDS_ALONE
 
     def _token(self, term: int) -> str:
         """The term's name, or its number where the encoder that names it is not installed."""
@@ -285,7 +286,8 @@ class PageIndex(ABC):
 
     def _answered(self, pages: FoundPages, query: Query, vector: SparseVector, ranking: Ranking) -> Answered:
         words = cache(partial(self.query_words, query))  # every hit that is looked at asks for them
-        return Answered(pages, vector, self._token, words, ranking.meaning, self._meant_by)
+        mix = ranking.mix
+        return Answered(pages, mix.query(vector), self._token, words, mix.cosine_weight, self._meant_by)
 
     def _meant_by(self, asked: Sequence[str], page: SparseVector) -> list[list[str]]:
         """Nothing where the encoder that knows is not installed."""

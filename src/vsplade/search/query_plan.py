@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -56,6 +56,27 @@ class Named(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Mix:
+    """A score is ``scale * (words + meaning * cosine)``: of words alone, what it is by words."""
+
+    meaning: float = 0.0
+    scale: float = 1.0
+
+    def query(self, vector: SparseVector) -> SparseVector:
+        """With the weights that add up to the score."""
+        if self.scale == 1:
+            return vector
+        return replace(vector, weights=vector.weights * np.float32(self.scale))
+
+    @property
+    def cosine_weight(self) -> float:
+        return self.scale * self.meaning
+
+
+WORDS_ALONE = Mix()
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
     """Page numbers and their scores, best first; equal scores in page order."""
 
@@ -63,8 +84,7 @@ class Ranking:
     scores: NDArray[np.float32]
     names: Names | None = None
     """Where the engine reads them along."""
-    meaning: float = 0.0
-    """What a cosine with the query's direction was multiplied by, where it was part of the score."""
+    mix: Mix = WORDS_ALONE
 
     def at_least(self, score: float) -> Ranking:
         """Without the pages below this score."""
@@ -73,12 +93,12 @@ class Ranking:
     def first(self, k: int) -> Ranking:
         """The best ``k``."""
         names = None if self.names is None else Names(self.names.starts[: k + 1], self.names.bytes)
-        return Ranking(self.numbers[:k], self.scores[:k], names, self.meaning)
+        return Ranking(self.numbers[:k], self.scores[:k], names, self.mix)
 
     def only(self, rows: NDArray[np.intp], scores: NDArray[np.float32]) -> Ranking:
         """Some of the pages, in this order, with other scores (of all)."""
         names = None if self.names is None else self.names.only(rows)
-        return Ranking(self.numbers[rows], scores[rows], names, self.meaning)
+        return Ranking(self.numbers[rows], scores[rows], names, self.mix)
 
     def ids(self, pages: Named) -> list[str]:
         """Of the pages found, in the commit that was searched."""

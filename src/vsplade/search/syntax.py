@@ -120,7 +120,7 @@ class _Parser:
                 f"{letters}* is too short: write at least {SHORTEST_BEGINNING} letters before *."
             )
             self.found["words"].append(letters)
-        else:
+        elif letters not in self.found["beginnings"]:  # each is looked up among all words
             self.found["beginnings"].append(letters)
 
     def _explain(self, word: str) -> None:

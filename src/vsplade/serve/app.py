@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +28,7 @@ from vsplade.serve.library import Library
 from vsplade.serve.metrics import Metrics
 from vsplade.serve.pages import PageRoutes
 from vsplade.serve.request_body import json_body, parameters, truth
-from vsplade.serve.request_errors import RequestError, bad_request, error_body, from_vsplade
+from vsplade.serve.request_errors import RequestError, bad_request, disk_full, error_body, from_vsplade
 from vsplade.serve.search_request import parse_body, parse_query_string
 from vsplade.serve.search_route import Answers
 from vsplade.serve.settings import Settings
@@ -58,7 +59,7 @@ class Server:
 
     def app(self) -> App:
         kinds = (HTTPException, RequestError, VspladeError, ClientDisconnect, Exception)
-        handlers = dict.fromkeys(kinds, _error)
+        handlers = {**dict.fromkeys(kinds, _error), OSError: _system_error}
         routes = Starlette(routes=self._routes(), lifespan=self._lifespan, exception_handlers=handlers)
         routes.router.redirect_slashes = False
         self._gate = Gate(routes, self.settings, self.metrics, self.answers.quick)
@@ -278,6 +279,14 @@ async def _error(request: Request, error: Exception) -> Response:
         error = RequestError(500, "bug", "The server failed on this request; its log has the trace.")
     headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
     return Response(error.body(), error.status, headers, _JSON)
+
+
+async def _system_error(request: Request, error: Exception) -> Response:
+    """A full disk is nobody's bug; whatever else the system refuses goes the way of other errors."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        print(f"vsplade serve: {error}", flush=True)
+        return await _error(request, disk_full())
+    raise error
 
 
 def create_app(settings: Settings, worker: int = 0) -> App:

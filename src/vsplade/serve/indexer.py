@@ -114,6 +114,8 @@ class Indexer:
         target = self._store.uploads / job.name
         waiting = self._store.incoming(job.id)
         if waiting.exists():  # else an earlier attempt has moved it
+            with suppress(FileNotFoundError):
+                os.replace(target, self._store.former(job.id))
             os.replace(waiting, target)
         job = self._add(job, [str(target)])
         if not job.report["pages"]:

@@ -20,6 +20,7 @@ from vsplade.types import Json
 
 KEPT = 100
 """Finished jobs that are remembered."""
+_FORMER = ".former"
 QUEUED, RUNNING, DONE, FAILED = "queued", "running", "done", "failed"
 _ID = re.compile(r"[0-9]{13}-[0-9a-f]{12}\Z")
 
@@ -73,12 +74,20 @@ class JobStore:
         """Where the content of an upload waits for its turn."""
         return self._incoming / id
 
+    def former(self, id: str) -> Path:
+        """Where the file that an upload replaces is kept until the new one has been read."""
+        return self._incoming / f"{id}{_FORMER}"
+
     def save(self, job: StoredJob) -> StoredJob:
         path = self._folder / f"{job.id}.json"
         # Two threads of a process may save one job: a name for each.
         fresh = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.new")
-        fresh.write_text(json.dumps(asdict(job)), "utf-8")
-        os.replace(fresh, path)
+        try:
+            fresh.write_text(json.dumps(asdict(job)), "utf-8")
+            os.replace(fresh, path)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            raise
         return job
 
     def add(self, kind: str, id: str | None = None, **facts: Any) -> StoredJob:
@@ -114,7 +123,7 @@ class JobStore:
             path.unlink(missing_ok=True)
         known = {job.id for job in self.all() if not job.ended}
         for path in self._incoming.iterdir():
-            if path.name not in known:
+            if path.name.removesuffix(_FORMER) not in known:
                 with suppress(OSError):
                     path.unlink()
 
@@ -124,5 +133,10 @@ class JobStore:
             (self._folder / f"{job.id}.json").unlink(missing_ok=True)
 
     def finish(self, job: StoredJob, state: str, **facts: Any) -> StoredJob:
+        """A failed upload leaves the file of its name as it was."""
         self.incoming(job.id).unlink(missing_ok=True)
+        former = self.former(job.id)
+        if state == FAILED and former.exists():
+            os.replace(former, self.uploads / job.name)
+        former.unlink(missing_ok=True)
         return self.save(replace(job, state=state, finished=time.time(), **facts))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from vsplade.errors import InputError, MissingExtraError, VspladeError
 
@@ -22,6 +23,7 @@ from vsplade.search.page_index import PageIndex
 from vsplade.search.page_view import draw_marks, place_of, shared_sight
 from vsplade.search.summary import summarise, word_facts
 
+Tool = TypeVar("Tool", bound=Callable[..., Any])
 MOST_HITS = 50
 IMAGE_EDGE = 1400
 
@@ -35,7 +37,11 @@ def make_server(index_dir: Where) -> MCPServer:
         "read a page with `page_text`, look at it with `page_image`.",
     )
 
-    @server.tool()
+    def tool(function: Tool) -> Tool:
+        # As Python has it, a docstring is indented: assistants would be told the spaces too.
+        return server.tool(description=inspect.getdoc(function))(function)
+
+    @tool
     def search(
         query: Annotated[
             str, Field(description="Words that stand on the page", min_length=1, max_length=1000)
@@ -55,14 +61,14 @@ def make_server(index_dir: Where) -> MCPServer:
         """
         return _search(index, query, k, filters, words_only)
 
-    @server.tool()
+    @tool
     def page_text(page_id: Annotated[str, Field(description="As search gives it")]) -> str:
         """All words of a page: its text layer, or what was read from its picture."""
         with _told():
             words, _ = shared_sight().words(*_place(index, page_id))
         return " ".join(word.text for word in words)
 
-    @server.tool()
+    @tool
     def page_image(
         page_id: Annotated[str, Field(description="As search gives it")],
         query: Annotated[str, Field(description="Words to mark on the page", max_length=1000)] = "",

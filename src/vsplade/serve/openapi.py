@@ -39,6 +39,7 @@ _ERRORS = {
     "415": "Not a media type that is taken here.",
     "429": "Too many jobs are waiting; see Retry-After.",
     "503": "Overloaded or starting; see Retry-After.",
+    "507": "The server's disk is full.",
 }
 _ALWAYS = ("401", "403", "503")
 """Errors that any operation can answer with."""

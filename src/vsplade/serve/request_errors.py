@@ -37,6 +37,12 @@ def not_found(message: str) -> RequestError:
     return RequestError(404, "not_found", message)
 
 
+def disk_full() -> RequestError:
+    return RequestError(
+        507, "disk_full", "The server's disk is full, so nothing was changed. Try again when there is space."
+    )
+
+
 def from_vsplade(error: VspladeError) -> RequestError:
     """What the package raised, as a status; paths of the server are left out where they could stand."""
     if isinstance(error, PageError):

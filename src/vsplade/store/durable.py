@@ -128,6 +128,14 @@ def write_durably(path: Path, chunks: Iterable[Chunk]) -> int:
     return written
 
 
+def write_output(path: Path, chunks: Iterable[Chunk]) -> int:
+    """The same for a file that somebody named: where a link leads, and straight into a pipe or a device."""
+    if not path.exists() or path.is_file() or path.is_dir():  # into a folder cannot be, and is told there
+        return write_durably(Path(os.path.realpath(path)), chunks)
+    with open(path, "wb") as file:
+        return sum(_write_all(file, chunk) for chunk in chunks)
+
+
 def _open_spare(path: Path) -> tuple[Path, int]:
     """A new file beside ``path``. One that a killed writer of an index left is removed first; whatever else
     has that name stays, and another name is taken."""

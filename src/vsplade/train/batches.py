@@ -73,11 +73,12 @@ class Loader:
 
     def __init__(
         self, config: PaperConfig, plan: BatchPlan, processor: PageProcessor, images: ImagePairs,
-        process: int = 0, threads: int = 4,
+        process: int = 0, threads: int = 4, pinned: bool = False,
     ) -> None:  # fmt: skip
+        """``pinned``: tiles lie where a GPU fetches them without a copy by the system."""
         self._config, self._plan, self._processor, self._images = config, plan, processor, images
         self._share = slice(process * config.batch, (process + 1) * config.batch)
-        self._threads = threads
+        self._threads, self._pinned = threads, pinned
 
     def run(self, first: int, last: int) -> Iterator[TrainingBatch]:
         """The batches from number ``first`` up to, not including, ``last``."""
@@ -116,7 +117,7 @@ class Loader:
         return TrainingBatch(
             self._query_tokens([pair.query for pair in pairs]),
             padded([list(self._processor.prompt_ids(grid)) for _, grid in cut], self._processor),
-            torch.from_numpy(np.concatenate([tiles for tiles, _ in cut])),
+            joined([tiles for tiles, _ in cut], self._pinned),
             captions,
         )
 
@@ -133,6 +134,13 @@ class Loader:
 
     def _text_tokens(self, texts: list[str], longest: int) -> Tokens:
         return padded([self._processor.text_ids(text, longest) for text in texts], self._processor)
+
+
+def joined(tiles: Sequence[NDArray[np.uint8]], pinned: bool) -> Tensor:
+    """The tiles of all pages; torch keeps pinned memory and gives it to a later batch."""
+    together = torch.empty((sum(map(len, tiles)), *tiles[0].shape[1:]), dtype=torch.uint8, pin_memory=pinned)
+    np.concatenate(tiles, out=together.numpy())
+    return together
 
 
 def padded(rows: list[list[int]], processor: PageProcessor) -> Tokens:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,9 +136,9 @@ class SpladeModel(nn.Module):
             if token < vocabulary:
                 allowed[token] = 0
         self.register_buffer("allowed", allowed, persistent=False)
-        self.tower: Tower | None = None
+        self.tower: Callable[[Tensor], Tensor] | None = None
         """The vision tower's forward pass for encoding; it takes tiles of bytes. See ``for_encoding``."""
-        self.text_tower: TextTower | None = None
+        self.text_tower: Callable[[Tensor, Tensor | None], Tensor] | None = None
 
     def hidden_states(
         self, ids: Tensor, mask: Tensor | None, tiles: Tensor | None = None, places: Tensor | None = None

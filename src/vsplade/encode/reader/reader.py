@@ -46,16 +46,13 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
-REVISION = 10
+REVISION = 11
 """Of the code that vectors depend on. ``scripts/reader_revision.py`` raises it; a test asks for that."""
 ROWS_OF_THREE = 8
 """The revision from which on pairs know what follows them."""
 SPELLED = 9
 """The revision from which on words are spelled."""
-FASTER_MEANING, MEANING_BEFORE = 10, "1243f2cc855b2606"
-"""The revision with a faster graph of the page model, and the model's fingerprint until then. Windows of both
-lie at a cosine above 0.99."""
-FORMER = {10: (9, 8, 7)}
+FORMER = {11: (10, 9, 8, 7)}
 """Revisions whose indexes the code of a later one can search and extend."""
 
 
@@ -96,7 +93,7 @@ class ReaderEncoder(ReaderQueries):
         digest = hashlib.blake2b(digest_size=8)
         settings = [self.revision, self.engine, self._config, self.options.point, self.reading_edge]
         if self._meaning is not None:
-            settings.append(self._meaning.fingerprint if self.revision >= FASTER_MEANING else MEANING_BEFORE)
+            settings.append(self._meaning.fingerprint)
         digest.update(json.dumps(settings, sort_keys=True).encode())
         unseen = {*HEAVY_FILES, "reader.json"} | ({SPELLER} if self.revision < SPELLED else set())
         for name in sorted({*MODEL_FILES} - unseen):
@@ -104,8 +101,13 @@ class ReaderEncoder(ReaderQueries):
         return f"reader-{digest.hexdigest()}"
 
     def former(self) -> list[ReaderEncoder]:
-        """As it was at revisions before, for indexes of that time."""
-        found = []
+        """As it was at revisions before, for indexes of that time.
+
+        With meaning there are none: the page model of that time gave directions that no query of today meets.
+        """
+        found: list[ReaderEncoder] = []
+        if self._meaning is not None:
+            return found
         for revision in FORMER.get(self.revision, ()):
             found.append(type(self)(self.options))
             found[-1].revision = revision

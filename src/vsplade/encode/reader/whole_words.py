@@ -11,7 +11,7 @@ from vsplade.encode.dates import day_of
 from vsplade.encode.hash_bits import evidence, follower_bits
 from vsplade.encode.phones import joined_phones
 from vsplade.encode.reader.bigrams import Neighbours, hashed_pair
-from vsplade.encode.tokenizer import Tokenizer, normalise
+from vsplade.encode.tokenizer import Tokenizer, is_foreign, normalise
 from vsplade.encode.units import Unit, readings, units
 from vsplade.types import Evidence, QueryWord
 
@@ -66,12 +66,16 @@ class ReaderWords:
             if wholes[0]:
                 parts = dict.fromkeys(self._tokenizer.encode(typed))
                 found.append(QueryWord(typed, tuple(parts), tuple(wholes)))
+            elif is_foreign(typed):
+                found.append(QueryWord(typed))
         return found
 
     def phrase(self, text: str) -> QueryWord:
         """All words as a whole, and that each stands beside the next and before the one after it; those too
         light to be kept are passed over.
         """
+        if any(map(is_foreign, text.split())):
+            return QueryWord(text)
         pieces = [self.pieces(unit) for unit in units(normalise(text))]
         parts = dict.fromkeys(term for some in pieces for term in some)
         heavy = [[term for term in some if self._neighbours.heavy[term]] for some in pieces]

@@ -1,8 +1,8 @@
 """The hot loops of search by meaning, compiled: the nearest windows of some clusters, cosines of pages.
 
-A window is 256 bytes and those of a cluster lie one behind the other. Each byte is read once, turned into a
-float in a register and multiplied; numpy would write the floats to memory first. One call goes through all
-segments: with calls for each of them, Python took longer than the loop.
+A window is a few hundred bytes, and those of a cluster lie one behind the other. Each byte is read once,
+turned into a float in a register and multiplied; numpy would write the floats to memory first. One call goes
+through all segments: with calls for each of them, Python took longer than the loop.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-call,no-untyped-def"

@@ -1,0 +1,141 @@
+"""From PDF pages and scans to vectors on a GPU, by the number of loading processes; where the time goes.
+
+    python -m research.bench.loading_gpu pdfs/ scans/ --out loading.json
+
+Each rate is of some seconds after the first pages; files are read over and over. Told beside it: processor
+time a page of the loading processes and of each kind of thread of this one, and how long the GPU computes.
+``research.bench.reading_gpu`` measures the network by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import resource
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from research.bench.reading_gpu import images_of, processor_time, say, upload_batches
+from vsplade.encode import load_encoder
+from vsplade.encode.gpu.gpu_reader import TorchReaderEncoder
+from vsplade.encode.gpu.pipeline import finish
+from vsplade.pages import FileProblem, SourceFile, render_for
+from vsplade.types import Page
+
+BEGIN = time.perf_counter()
+
+
+class Feed:
+    """Pages until some seconds after the first ones; those count."""
+
+    def __init__(
+        self, encoder: TorchReaderEncoder, files: Sequence[str], workers: int, seconds: float
+    ) -> None:
+        self.encoder, self.files, self.workers, self.seconds = encoder, files, workers, seconds
+        self.given, self.failed, self.waited = 0, 0, 0.0
+        self.first = 0.0
+
+    def __iter__(self) -> Iterator[Page]:
+        named = (SourceFile(file, f"{n}") for n, file in enumerate(itertools.cycle(self.files)))
+        rendered = render_for(self.encoder, named, workers=self.workers)
+        try:
+            while True:
+                begun = time.perf_counter()
+                result = next(rendered)
+                now = time.perf_counter()
+                self.waited += now - begun if self.first else 0.0
+                self.first = self.first or now
+                if isinstance(result, FileProblem):
+                    self.failed += 1
+                    continue
+                self.given += 1
+                yield result.page
+                if time.perf_counter() > self.first + self.seconds:
+                    return
+        finally:
+            rendered.close()
+
+
+def children() -> float:
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
+def measured(feed: Feed, network: bool) -> dict[str, Any]:
+    """Pages a second from the first page on, with the vectors or of the loaders alone."""
+    own, theirs, threads, done, seen = time.process_time(), children(), dict[str, float](), 0, 1
+    before = processor_time()
+    for _ in feed.encoder.encode_pages(iter(feed)) if network else iter(feed):
+        done += 1
+        if done % 64 == 0:
+            threads = {kind: spent - before.get(kind, 0.0) for kind, spent in processor_time().items()}
+            seen = done
+    spent = time.perf_counter() - feed.first
+    found: dict[str, Any] = {"pages": done, "failed": feed.failed, "pages_per_s": round(done / spent, 1)}
+    found["own_ms_a_page"] = round(1000 * (time.process_time() - own) / done, 2)
+    found["loaders_ms_a_page"] = round(1000 * (children() - theirs) / done, 2)
+    found["waited_for_pages_share"] = round(feed.waited / spent, 3)
+    found["threads_ms_a_page"] = {k: round(1000 * v / seen, 2) for k, v in threads.items() if v > 0.001}
+    return found
+
+
+def gpu_milliseconds(encoder: TorchReaderEncoder, files: Sequence[str]) -> dict[str, float]:
+    """A page's share of a batch, by itself, to vectors."""
+    import torch
+
+    batches = upload_batches(encoder, list(files), encoder.batch, 2)
+    times = []
+    with torch.inference_mode():
+        for batch in batches * 4:
+            begun = time.perf_counter()
+            finish(encoder.vectors(batch))
+            times.append((time.perf_counter() - begun) / batch.pages)
+    return {"batch": encoder.batch, "ms_a_page": round(1000 * sorted(times)[len(times) // 2], 3)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", nargs="+", type=Path, help="pages: PDFs or pictures; the first in full")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--workers", type=int, nargs="*", default=[16, 1, 2, 4, 8])
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--limit", type=float, default=55.0, help="seconds after which nothing new is begun")
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    encoder = load_encoder(f"reader:device={given.device}")
+    assert isinstance(encoder, TorchReaderEncoder)
+    encoder.batch = given.batch or encoder.batch
+    found: dict[str, Any] = {"processors": len(os.sched_getaffinity(0)), "device": str(encoder.device)}
+    most = max(given.workers)
+    asked = [(folder, most, network) for folder in given.folders for network in (True, False)]
+    asked[2:2] = [(given.folders[0], n, True) for n in given.workers if n != most]
+    for folder in given.folders:  # the first pages of a shape take longer
+        found[f"{folder.name}, warm-up"] = measured(Feed(encoder, images_of(folder), most, 1.5), True)
+        say("warm-up", json.dumps(found[f"{folder.name}, warm-up"]))
+    for folder, workers, network in asked:
+        name = f"{folder.name}, {workers} loaders" + ("" if network else ", without the network")
+        if time.perf_counter() - BEGIN > given.limit:
+            found[name] = "no time left"
+        else:
+            try:
+                found[name] = measured(Feed(encoder, images_of(folder), workers, given.seconds), network)
+            except Exception as error:  # the other rates are still wanted
+                found[name] = {"failed": f"{type(error).__name__}: {error}"[:500]}
+        say(name, json.dumps(found[name]))
+        given.out.write_text(json.dumps(found, indent=1))
+    for folder in given.folders:
+        if time.perf_counter() - BEGIN < given.limit:
+            found[f"{folder.name}, the network by itself"] = gpu_milliseconds(encoder, images_of(folder))
+    given.out.write_text(json.dumps(found, indent=1))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""The two towers' forward passes for training with adapters: the same numbers as transformers', less work.
+
+Where nothing in the vision tower is learned, its pass for encoding does (``FrozenEyes``). The text layers
+have a pass of their own that can be differentiated and compiled: frozen weights are cast once, masks are made
+once a batch, and pages without padding have none. Both leave the model as it is: ``in_place`` lends them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from vsplade.encode.modernvbert.model import SpladeModel
+from vsplade.encode.modernvbert.text_tower import FULL, TextTower
+from vsplade.encode.modernvbert.tower import Tower
+from vsplade.train.lora import LoraLinear
+
+Product = tuple[Tensor, Tensor, Tensor]
+"""A frozen weight in the precision of products, and what is learned: down, up times its share."""
+Norm = tuple[Tensor, Tensor | None]
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Of a training step; none of it changes what is learned but for rounding."""
+
+    own_passes: bool = True
+    """The passes of this module in place of transformers'."""
+    compile: bool = False
+    """torch compiles the layers that learn: a minute at the start."""
+    kept: int = 0
+    """With gradient checkpointing: layers of each tower that keep their activations all the same."""
+
+
+class FrozenEyes:
+    """Tiles of bytes to what the vision tower sees, outside of autocast, in the precision of products."""
+
+    def __init__(self, vision: Any, kind: torch.dtype, mean: float, deviation: float) -> None:
+        same = vision.post_layernorm.weight.dtype == kind
+        self._tower = Tower(vision if same else copy.deepcopy(vision).to(kind), mean, deviation)
+
+    def __call__(self, tiles: Tensor) -> Tensor:
+        with torch.autocast(tiles.device.type, enabled=False):
+            return self._tower(tiles)
+
+
+class LearningText:
+    """(pages, positions, width) of embeddings to as many hidden states; adapters are read at every call."""
+
+    def __init__(self, text: Any, kind: torch.dtype, speed: Speed, keep: int) -> None:
+        config = text.config
+        self.text, self.kind, self.keep = text, kind, keep
+        self.heads: int = config.num_attention_heads
+        self.window: int = config.local_attention // 2
+        self.frozen = {
+            module: module.base.weight.detach().to(kind)
+            for module in text.modules()
+            if isinstance(module, LoraLinear)
+        }
+        self.layer: Callable[..., Tensor] = torch.compile(_layer, dynamic=True) if speed.compile else _layer
+
+    @staticmethod
+    def fits(text: Any) -> bool:
+        config = text.config
+        dropped = (config.attention_dropout, config.mlp_dropout, config.embedding_dropout)
+        adapted = all(
+            isinstance(module, LoraLinear)
+            for layer in text.layers
+            for module in (layer.attn.Wqkv, layer.attn.Wo, layer.mlp.Wi, layer.mlp.Wo)
+        )
+        return TextTower.fits(text) and adapted and not any(dropped)
+
+    def __call__(self, inputs: Tensor, mask: Tensor | None) -> Tensor:
+        with torch.autocast(inputs.device.type, enabled=False):
+            return self._pass(inputs.float(), mask)
+
+    def _pass(self, inputs: Tensor, mask: Tensor | None) -> Tensor:
+        seen = TextTower._seen(self, inputs.shape[1], mask, inputs.device)  # type: ignore[arg-type]
+        place = torch.arange(inputs.shape[1], device=inputs.device).unsqueeze(0)
+        kinds = {layer.attention_type for layer in self.text.layers}
+        turns = {kind: self.text.rotary_emb(inputs, place, kind) for kind in kinds}
+        x = self.text.embeddings.norm(inputs)
+        for number, layer in enumerate(self.text.layers):
+            kind = layer.attention_type
+            given = (
+                x, *turns[kind], seen[kind == FULL], _norm(layer.attn_norm), self._product(layer.attn.Wqkv),
+                self._product(layer.attn.Wo), _norm(layer.mlp_norm), self._product(layer.mlp.Wi),
+                self._product(layer.mlp.Wo), self.heads, float(layer.mlp_norm.eps),
+            )  # fmt: skip
+            # The first layer has no norm before it: not worth a graph of its own.
+            run = self.layer if number else _layer
+            if number < self.keep or not torch.is_grad_enabled():
+                x = run(*given)
+            else:
+                x = checkpoint(run, *given, use_reentrant=False)
+        hidden: Tensor = self.text.final_norm(x)
+        return hidden
+
+    def _product(self, module: LoraLinear) -> Product:
+        return self.frozen[module], module.down.to(self.kind), (module.up * module.share).to(self.kind)
+
+
+class FastLayers:
+    """The passes that a model with adapters can take."""
+
+    def __init__(
+        self, model: SpladeModel, speed: Speed, kind: torch.dtype, checkpointing: bool, settings: Any
+    ) -> None:
+        self.model = model
+        self.eyes: FrozenEyes | None = None
+        self.text: LearningText | None = None
+        vision, text = model.body.vision_model, model.body.text_model
+        frozen = not any(p.requires_grad for p in vision.parameters())
+        if speed.own_passes and frozen and Tower.fits(vision):
+            self.eyes = FrozenEyes(vision, kind, settings.mean, settings.deviation)
+        if speed.own_passes and LearningText.fits(text):
+            keep = speed.kept if checkpointing else len(text.layers)
+            self.text = LearningText(text, kind, speed, keep)
+        for layer in vision.encoder.layers[: speed.kept]:
+            layer.gradient_checkpointing = False
+        if speed.compile and not frozen:
+            for layer in vision.encoder.layers:
+                layer.compile(dynamic=False)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The model takes these passes; ``tiles`` are bytes where there are ``eyes``."""
+        model = self.model
+        kept = model.tower, model.text_tower
+        model.tower, model.text_tower = self.eyes or kept[0], self.text or kept[1]
+        try:
+            yield
+        finally:
+            model.tower, model.text_tower = kept
+
+
+def _layer(
+    x: Tensor, cosine: Tensor, sine: Tensor, seen: Tensor | None, before: Norm | None, qkv: Product,
+    out: Product, between: Norm, wide: Product, narrow: Product, heads: int, eps: float,
+) -> Tensor:  # fmt: skip
+    """The stream stays in its own precision, products are in that of their weights."""
+    pages, length, width = x.shape
+    kind = qkv[0].dtype
+    rows = x if before is None else functional.layer_norm(x, (width,), *before, eps)
+    seen_here = _multiply(rows.view(-1, width).to(kind), qkv).view(pages, length, 3, heads, -1)
+    q, k, v = seen_here.permute(2, 0, 3, 1, 4)
+    mixed = functional.scaled_dot_product_attention(
+        _turned(q, cosine, sine), _turned(k, cosine, sine), v, attn_mask=seen
+    )
+    x = x + _multiply(mixed.transpose(1, 2).reshape(-1, width), out).view_as(x)
+    rows = functional.layer_norm(x, (width,), *between, eps).view(-1, width).to(kind)
+    value, gate = _multiply(rows, wide).chunk(2, -1)
+    return x + _multiply(functional.gelu(value) * gate, narrow).view_as(x)
+
+
+def _multiply(rows: Tensor, by: Product) -> Tensor:
+    weight, down, up = by
+    return functional.linear(rows, weight).addmm_(functional.linear(rows, down), up.t())
+
+
+def _turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Rotary places of (pages, heads, positions, size)."""
+    whole = x.float()
+    a, b = whole.chunk(2, -1)
+    return (whole * cosine[:, None].float() + torch.cat([-b, a], -1) * sine[:, None].float()).to(x.dtype)
+
+
+def _norm(norm: Any) -> Norm | None:
+    return None if isinstance(norm, torch.nn.Identity) else (norm.weight, norm.bias)
