@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from vsplade.encode import load_encoder
 from vsplade.encode.reader.detect import Cells
-from vsplade.encode.reader.reader import SPELLED, ReaderEncoder
+from vsplade.encode.reader.reader import OTHER_SPELLER, SPELLED, ReaderEncoder
 from vsplade.encode.reader.reader_queries import ReaderOptions
 from vsplade.encode.reader.spelling import LETTERS, Speller, decoded, spelled_as
 from vsplade.encode.reader.word_crops import HEIGHT, picture_of, word_at
@@ -155,6 +155,15 @@ def test_an_index_made_before_gets_pages_as_they_were(monkeypatch: pytest.Monkey
     assert former.fingerprint != reader.fingerprint
     monkeypatch.setattr(Speller, "look_again", lambda *_: pytest.fail("was spelled"))
     former.read(line(LINE))
+
+
+@pytest.mark.parametrize("point", ["quality", "efficient"])
+def test_an_index_that_another_speller_filled_is_still_known(point: str) -> None:
+    former = ReaderEncoder(ReaderOptions(point=point, meaning=False)).former()
+    known = {one.revision: one.fingerprint for one in former}
+    assert len(set(known.values())) == len(known)
+    for revision, names in OTHER_SPELLER.items():
+        assert known[revision] in names.values()
 
 
 def test_places_anywhere_are_cut_or_passed_over() -> None:
