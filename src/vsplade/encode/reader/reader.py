@@ -68,9 +68,9 @@ OTHER_SPELLER = {
         "reader:point=efficient,meaning=false": "reader-b17159fde5290d06",
     },
 }
-"""Fingerprints of revisions that spelled by a smaller network, whose file counts there and is gone. Pages that
-are added are spelled by that of today: the same terms, more of them right. With other options such an index is
-made anew."""
+"""Fingerprints of revisions that spelled by a smaller network, whose file counts there and is gone. Pages
+that are added are spelled by that of today: more of the same words are read right. With other options such an
+index is made anew."""
 
 
 class ReaderEncoder(ReaderQueries):
