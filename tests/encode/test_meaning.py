@@ -40,6 +40,15 @@ def model() -> MeaningModel:
     return MeaningModel.load()
 
 
+def test_what_tells_nothing_has_no_direction(model: MeaningModel) -> None:
+    """A made-up word is near nothing: its shreds would say that it is."""
+    for query in ("xyzzyq", "what is xyzzyq", "4077010.89", "2018", "how many of the", "!!!", ""):
+        assert model.encode_query(query) is None, query
+        assert model.encode_query(query, network=True) is None, query
+    for query in ("bellyaches", "remedy for xyzzyq", "immunohistochemical", "good"):
+        assert model.encode_query(query) is not None, query
+
+
 def test_a_query_lies_near_the_page_that_answers_in_other_words(model: MeaningModel) -> None:
     windows = {name: model.encode_text(text) for name, text in PAGES.items()}
     for query, wanted in ASKED.items():

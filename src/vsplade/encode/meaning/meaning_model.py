@@ -32,6 +32,10 @@ from vsplade.types import Direction, Windows
 MODEL = Path(__file__).parents[1] / "data" / "meaning"
 WINDOW = 200
 """Tokens of a window, at most."""
+TELLING = 5.5
+"""Rows of words that tell little ("what", "many") are shorter."""
+STEM, SYLLABLE = 5, 3
+"""Letters of a piece that tells something of its word; and of one of two."""
 MOST_WINDOWS = 8
 """Windows of one page; of a longer page some stretches are left out."""
 
@@ -156,10 +160,12 @@ class MeaningModel:
         return self.encode_page(words(text))
 
     def encode_query(self, text: str, network: bool = False) -> Direction | None:
-        """The sum of the tokens' vectors, of length 1; None where there is nothing to add up.
+        """The sum of the tokens' vectors, of length 1; None where no word tells what is meant.
 
         ``network``: the text model reads the query as it reads pages, and the table is not used.
         """
+        if not any(map(self._tells, words(text))):
+            return None
         tokens = self._wordpiece.encode(text) if network else []
         total = self._read([tokens[:WINDOW]])[0] if tokens else self.vectors(self._rows(text)).sum(axis=0)
         length = float(np.linalg.norm(total))
@@ -168,6 +174,16 @@ class MeaningModel:
         vector = (total / length).astype(np.float32)
         nearness = _products(vector[None], self._centroids)[0]
         return Direction(vector, np.argsort(-nearness).astype(np.uint16))
+
+    def _tells(self, word: str) -> bool:
+        """Whether a word tells what is meant: not a number, "what", or one of which only shreds are known."""
+        if word.isdigit():
+            return False
+        rows = self._rows_of(word)
+        if len(rows) == 1:
+            return float(np.linalg.norm(self.vectors(rows))) >= TELLING
+        longest = max(len(self._wordpiece.token(row).removeprefix("##")) for row in rows)
+        return longest >= STEM or (len(rows) == 2 and longest >= SYLLABLE)
 
     def _rows(self, text: str) -> list[int]:
         """Of the table: for every word its own, or those of its tokens."""

@@ -52,13 +52,9 @@ ROWS_OF_THREE = 8
 """The revision from which on pairs know what follows them."""
 SPELLED = 9
 """The revision from which on words are spelled."""
-FORMER = {12: (11, 10, 9, 8, 7)}
+FORMER = {12: (10, 9, 8, 7)}
 """Revisions whose indexes the code of a later one can search and extend."""
 OTHER_SPELLER = {
-    11: {
-        "reader:meaning=false": "reader-2b80c451af8962ef",
-        "reader:point=efficient,meaning=false": "reader-ec1ac95ba5cb56e6",
-    },
     10: {
         "reader:meaning=false": "reader-ab50e5804133f63f",
         "reader:point=efficient,meaning=false": "reader-fda63cfc4e254a6b",
