@@ -5,13 +5,14 @@
 #   research/runs/reader.sh WORK [STEP...]        steps: packages text vocabulary words pdfs train narrow revive finish probe export speller queries
 #
 # Needs Debian or Ubuntu's apt-get and npm (as a user; nothing is installed), pip install 'vsplade[train]', and a GPU for
-# the steps `train` and `finish`. WORK must hold data/ with what apt does not have (docs/training.md says where it comes from):
+# the steps `train`, `finish` and `speller`. WORK must hold data/ with what apt does not have (docs/training.md says where it comes from):
 #   data/reports/*.pdf              28 annual reports (enterprise-rag-challenge)
 #   data/medquad.jsonl.gz           MedQuAD: {"query", "text"} lines
 #   data/wikitables.*.jsonl.gz      WikiTableQuestions: tables {"_id", "tsv"} and queries {"query", "table"}
 #   data/charts/pairs.jsonl.gz      Chart-to-text, Statista part: {"query", "caption"} lines
 #
 # SECONDS_OF_TRAINING  length of the schedule of the step `train`, and of `finish` (default 3600 each: two hours on one H200)
+# SECONDS_OF_SPELLING  length of the step `speller` (default 200)
 # STOP_AFTER           stop either step after so many seconds; running it again goes on from the checkpoint
 set -eu
 
@@ -143,8 +144,11 @@ step_export() {
     step export "$work/run/last.safetensors" --pdfs "$work/pdfs" --out "$work/model"
 }
 
-step_speller() { # an hour of one core; its real words are cut where the packaged reader sees them
-    step speller --fonts "$work/fonts" --pdfs "$work/data/reports" --out "$work/model/speller.onnx"
+step_speller() { # its real words are cut from the same PDFs as the reader's pages
+    step speller --fonts "$work/fonts" --pdfs "$work/pdfs" --out "$work/speller" --size low \
+        --seconds "${SECONDS_OF_SPELLING:-200}"
+    mkdir -p "$work/model"
+    cp "$work/speller/low.onnx" "$work/model/speller.onnx"
 }
 
 step_queries() {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,9 @@ class Says:
 
     def __init__(self, text: str, chance: float = 1.0) -> None:
         self.numbers, self.chance = [LETTERS.index(letter) + 1 for letter in text], chance
+
+    def get_inputs(self) -> list[Any]:
+        return [SimpleNamespace(shape=["words", 1, HEIGHT, "width"])]
 
     def run(self, _: None, given: dict[str, NDArray[np.float32]]) -> list[NDArray[np.float32]]:
         words, _, height, width = given["pictures"].shape

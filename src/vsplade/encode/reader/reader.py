@@ -65,7 +65,7 @@ OTHER_SPELLER = {
     },
 }
 """Fingerprints of revisions that spelled by a smaller network, whose file counts there and is gone. Pages
-that are added are spelled by that of today: the same terms, more of them right. With other options such an
+that are added are spelled by that of today: more of the same words are read right. With other options such an
 index is made anew."""
 
 
