@@ -87,6 +87,25 @@ def test_words_only_leaves_meaning_out(tmp_path: Path) -> None:
     assert client.get("/v1/status").json()["by_meaning"] is True
 
 
+def test_pages_with_a_lower_score_are_left_out(looking: TestClient, made: Path) -> None:
+    asked = "maintenance of the turbine"
+    hits = Index.open(made).search(asked)
+    assert len(hits) > 2
+    least = hits[1].score
+    kept = [hit.id for hit in hits[:2]]
+    answers = [
+        looking.get("/v1/search", params={"q": asked, "min_score": least}).json(),
+        looking.post("/v1/search", json={"query": asked, "min_score": least}).json(),
+        looking.post("/v1/search", json={"queries": [asked], "min_score": least}).json()["results"][0],
+    ]
+    for answer in answers:
+        assert [hit["id"] for hit in answer["hits"]] == kept
+    for wrong in ("much", "nan", "-1", "inf"):
+        assert looking.get("/v1/search", params={"q": asked, "min_score": wrong}).status_code == 400
+    for wrong in (True, "1", -1):
+        assert looking.post("/v1/search", json={"query": asked, "min_score": wrong}).status_code == 400
+
+
 def test_get_and_post_and_batch_agree(looking: TestClient) -> None:
     def without_time(answer: dict[str, object]) -> dict[str, object]:
         return {key: value for key, value in answer.items() if key != "took_ms"}

@@ -23,6 +23,8 @@ def test_the_client_does_everything(program: Callable[..., Program], made: Path)
         found = client.search("maintenance of the turbine", 3, explain=True, snippets=True)
         expected = Index.open(made).search("maintenance of the turbine", 3)
         assert [(hit.id, hit.score) for hit in found.hits] == [(hit.id, hit.score) for hit in expected]
+        (best,) = client.search("maintenance of the turbine", min_score=expected[0].score).hits
+        assert best.id == expected[0].id
         assert found.hits[0].snippet is not None
         assert "turbine" in found.hits[0].snippet.text
         assert found.hits[0].matches[0].product > 0

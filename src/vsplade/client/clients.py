@@ -51,9 +51,9 @@ class Client:
         return self._send(requests.search(query, k, filter, **switches))
 
     def search_batch(
-        self, queries: Sequence[str], k: int = 10, filter: Conditions = None, *, words_only: bool = False
+        self, queries: Sequence[str], k: int = 10, filter: Conditions = None, **switches: Unpack[Switches]
     ) -> list[SearchResult]:
-        return self._send(requests.search_batch(queries, k, filter, words_only=words_only))
+        return self._send(requests.search_batch(queries, k, filter, **switches))
 
     def explain(self, query: str, id: str) -> list[Match]:
         return self._send(requests.explain(query, id))
@@ -137,9 +137,9 @@ class AsyncClient:
         return await self._send(requests.search(query, k, filter, **switches))
 
     async def search_batch(
-        self, queries: Sequence[str], k: int = 10, filter: Conditions = None, *, words_only: bool = False
+        self, queries: Sequence[str], k: int = 10, filter: Conditions = None, **switches: Unpack[Switches]
     ) -> list[SearchResult]:
-        return await self._send(requests.search_batch(queries, k, filter, words_only=words_only))
+        return await self._send(requests.search_batch(queries, k, filter, **switches))
 
     async def explain(self, query: str, id: str) -> list[Match]:
         return await self._send(requests.explain(query, id))

@@ -18,13 +18,15 @@ Answer = TypeVar("Answer")
 
 
 class Switches(TypedDict, total=False):
-    """What a search may be told by name; all are False where they are not given."""
+    """What a search may be told by name; switches are False where they are not given."""
 
     fuse: bool
     explain: bool
     snippets: bool
     words_only: bool
     """By the pages' words alone, not by what they are about."""
+    min_score: float
+    """Pages with less are left out; 0 where it is not given."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def search(query: str, k: int, filter: Conditions, **switches: Unpack[Switches])
 
 
 def search_batch(
-    queries: Sequence[str], k: int, filter: Conditions, **switches: bool
+    queries: Sequence[str], k: int, filter: Conditions, **switches: Unpack[Switches]
 ) -> Ask[list[SearchResult]]:
     body = {"queries": list(queries), "k": k, **switches, **_filter(filter)}
     return Ask(lambda told: [*map(SearchResult.of, told["results"])], "POST", "/v1/search", json=body)

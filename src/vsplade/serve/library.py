@@ -157,7 +157,7 @@ class Library:
     def by_meaning(self) -> bool:
         """Whether pages are also found by what they are about."""
         encoder = self.index.encoder
-        return isinstance(encoder, MeaningEncoder) and encoder.encode_meaning("meaning") is not None
+        return isinstance(encoder, MeaningEncoder) and encoder.encode_meaning("lighthouse") is not None
 
     @property
     def inline_pages(self) -> int:

@@ -78,6 +78,7 @@ def _in_query(limits: ServeLimits) -> dict[str, tuple[Schema, str]]:
         "q.mark": (words, "A query: its words are marked."),
         "k": (_whole(1, limits.k, 10), "How many pages."),
         "filter": (conditions, "Conditions on metadata, as year>=2020. All must hold."),
+        "min_score": ({"type": "number", "minimum": 0, "default": 0}, "Leave out pages with less."),
         "explain": (_FLAG, "Add the matched terms and what each added to the score."),
         "snippets": (_FLAG, "Add the words around the best place, for the first 20 hits."),
         "words_only": (_FLAG, "By the words alone, not by what pages are about."),

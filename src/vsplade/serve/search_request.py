@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,7 @@ class SearchRequest:
     snippets: bool = False
     words_only: bool = False
     """Not by what pages are about."""
+    min_score: float = 0.0
 
     @property
     def quick(self) -> bool:
@@ -38,7 +40,7 @@ class SearchRequest:
 
 
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
-_NAMES = ("q", "k", "filter", *SWITCHES)
+_NAMES = ("q", "k", "filter", "min_score", *SWITCHES)
 
 
 def parse_query_string(text: bytes, limits: ServeLimits) -> SearchRequest:
@@ -67,6 +69,8 @@ def parse_query_string(text: bytes, limits: ServeLimits) -> SearchRequest:
             given[name] = _FLAGS[given[name]]
     if "k" in given:
         given["k"] = _whole(given["k"])
+    if "min_score" in given:
+        given["min_score"] = _number(given["min_score"])
     return make_asked({**given, "filter": filters}, limits)
 
 
@@ -76,9 +80,16 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise bad_request(f"min_score is a number, not {text!r}.") from None
+
+
 def parse_body(body: Mapping[str, Any], limits: ServeLimits) -> list[SearchRequest]:
     """Of ``POST /v1/search``: one ``query``, or many ``queries``."""
-    known = ("query", "queries", "k", "filter", *SWITCHES)
+    known = ("query", "queries", "k", "filter", "min_score", *SWITCHES)
     for name in body:
         if name not in known:
             raise bad_request(f"There is no field {name!r}; use {', '.join(known)}.")
@@ -108,8 +119,11 @@ def make_asked(given: Mapping[str, Any], limits: ServeLimits) -> SearchRequest:
         filters = Filter.of(_checked_filter(given.get("filter") or None))
     except InputError as error:
         raise bad_request(str(error)) from error
+    least = given.get("min_score", 0.0)
+    if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least < math.inf:
+        raise bad_request("min_score is a number from 0 up.")
     flags = {name: given.get(name, False) for name in SWITCHES}
-    return SearchRequest(query, k, filters, **flags)
+    return SearchRequest(query, k, filters, min_score=float(least), **flags)
 
 
 def _checked_filter(given: Any) -> Any:

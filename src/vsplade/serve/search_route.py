@@ -12,6 +12,7 @@ from vsplade.encode.with_text import PairedEncoder
 from vsplade.errors import VspladeError
 from vsplade.search.fused_search import READER_AND_TEXT, FusedHit, fused_search, text_layer, whole
 from vsplade.search.hits import Hit
+from vsplade.search.page_index import PageIndex
 from vsplade.search.page_view import place_of
 from vsplade.search.summary import matches_json, what_is_missing, why_nothing, words_json
 from vsplade.search.syntax import has_operators, parse
@@ -71,9 +72,7 @@ class Answers:
             found: list[Sequence[Hit]] = [self.find(one) for one in asked]
         else:
             texts = [one.query for one in asked]
-            found = list(
-                self._library.index.search_batch(texts, first.k, first.filters, words_only=first.words_only)
-            )
+            found = [*self._search(self._library.index, texts, first)]
         took = (time.perf_counter() - started) * 1000
         results = [self._document(one, hits, took) for one, hits in zip(asked, found, strict=True)]
         return f'{{"results":[{",".join(results)}]}}'.encode()
@@ -81,7 +80,7 @@ class Answers:
     def find(self, asked: SearchRequest) -> Sequence[Hit]:
         index = self._library.index
         if not asked.fuse:
-            return index.search_batch([asked.query], asked.k, asked.filters, words_only=asked.words_only)[0]
+            return self._search(index, [asked.query], asked)[0]
         if not self._library.fusable:
             raise bad_request(
                 "This index holds no text layers to fuse with. It would have to be built with the encoder "
@@ -89,7 +88,14 @@ class Answers:
             )
         sources = [whole(index, asked.words_only), text_layer(index)]
         filters: Any = asked.filters
-        return fused_search(sources, asked.query, asked.k, READER_AND_TEXT, "rsf", filters)
+        hits = fused_search(sources, asked.query, asked.k, READER_AND_TEXT, "rsf", filters)
+        return [hit for hit in hits if hit.score >= asked.min_score]
+
+    @staticmethod
+    def _search(index: PageIndex, texts: Sequence[str], asked: SearchRequest) -> Sequence[Sequence[Hit]]:
+        return index.search_batch(
+            texts, asked.k, asked.filters, min_score=asked.min_score, words_only=asked.words_only
+        )
 
     def _document(self, asked: SearchRequest, hits: Sequence[Hit], took: float) -> str:
         written = self._pages_written()
