@@ -12,6 +12,7 @@ import weakref
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import FrozenInstanceError, asdict, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -177,11 +178,15 @@ def test_another_encoder_is_refused_with_advice(folder: Path) -> None:
     class Other(Letters):
         fingerprint = "new"
 
-    for attempt in (lambda: Index.open(folder, Other()), lambda: IndexWriter(folder, Other())):
-        with pytest.raises(
-            ModelMismatchError, match=r"built with the encoder 'letters' \(fingerprint abc.*index the"
-        ):
-            attempt()
+    class Renamed(Other):
+        name = "marks"
+
+    version = r"built with another version of the encoder 'letters' \(fingerprint abc.*Index the files again"
+    another = r"built with the encoder 'letters' \(fingerprint abc.*not with 'marks'.*index the files again"
+    for encoder, told in ((Other(), version), (Renamed(), another)):
+        for attempt in (partial(Index.open, folder, encoder), partial(IndexWriter, folder, encoder)):
+            with pytest.raises(ModelMismatchError, match=told):
+                attempt()
     IndexWriter(folder).close()  # the refused writer has let go of the lock
 
 

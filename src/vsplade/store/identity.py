@@ -35,6 +35,12 @@ def check_encoder(where: Path | str, stored: EncoderIdentity, identity: EncoderI
     if identity is None:
         return
     if (stored.fingerprint, stored.terms) != (identity.fingerprint, identity.terms):
+        if (stored.name, stored.terms) == (identity.name, identity.terms):
+            raise ModelMismatchError(
+                f"{where}: this index was built with another version of the encoder {stored.name!r} "
+                f"(fingerprint {stored.fingerprint}, here {identity.fingerprint}). Index the files again into "
+                "a new folder: `vsplade index PATH... --index NEW`."
+            )
         raise ModelMismatchError(
             f"{where}: this index was built with the encoder {stored.name!r} (fingerprint "
             f"{stored.fingerprint}, {stored.terms} terms), not with {identity.name!r} (fingerprint "
