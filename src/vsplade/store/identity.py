@@ -38,8 +38,8 @@ def check_encoder(where: Path | str, stored: EncoderIdentity, identity: EncoderI
         if (stored.name, stored.terms) == (identity.name, identity.terms):
             raise ModelMismatchError(
                 f"{where}: this index was built with another version of the encoder {stored.name!r} "
-                f"(fingerprint {stored.fingerprint}, here {identity.fingerprint}). Index the files again into "
-                "a new folder: `vsplade index PATH... --index NEW`."
+                f"(fingerprint {stored.fingerprint}, here {identity.fingerprint}). Index the files again "
+                "into a new folder: `vsplade index PATH... --index NEW`."
             )
         raise ModelMismatchError(
             f"{where}: this index was built with the encoder {stored.name!r} (fingerprint "
