@@ -55,7 +55,7 @@ def test_what_is_exported_can_be_used(bert: Bert, minilm: Path, tmp_path: Path) 
     with pytest.raises(InputError, match=r"research\.meaning\.learn"):
         export(ExportOptions(tmp_path, tmp_path / "out", minilm))
     runs.mkdir()
-    table = torch.from_numpy(rng.normal(size=(len(VOCABULARY) + 1, 16)).astype(np.float32))
+    table = torch.from_numpy(2 * rng.normal(size=(len(VOCABULARY) + 1, 16)).astype(np.float32))
     state = {"head.weight": torch.randn(16, HIDDEN), "table": table}
     save_file(state, str(runs / "run.safetensors"))
     (tmp_path / "words.txt").write_text("abc\n")
@@ -67,9 +67,9 @@ def test_what_is_exported_can_be_used(bert: Bert, minilm: Path, tmp_path: Path) 
     assert windows is not None
     assert query is not None
     assert windows.codes.shape == (1, 16)
-    np.testing.assert_allclose(model.vectors([110])[0], table[110], atol=0.02)
-    np.testing.assert_allclose(model.word_vectors(["abc"]), table[-1:], atol=0.02)
-    np.testing.assert_allclose(model.word_vectors(["b"])[0], table[VOCABULARY.index("b")], atol=0.02)
+    np.testing.assert_allclose(model.vectors([110])[0], table[110], atol=0.04)
+    np.testing.assert_allclose(model.word_vectors(["abc"]), table[-1:], atol=0.04)
+    np.testing.assert_allclose(model.word_vectors(["b"])[0], table[VOCABULARY.index("b")], atol=0.04)
     save_file(state | {"table": -table}, str(runs / "run.safetensors"))
     assert export(ExportOptions(tmp_path, out, minilm)) == first  # another table serves the same pages
     np.save(tmp_path / "centroids.npy", rng.integers(-127, 127, (8, 16)).astype(np.int8))
