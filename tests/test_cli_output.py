@@ -134,15 +134,6 @@ def test_a_query_that_looks_like_an_option_is_explained(capsys: pytest.CaptureFi
     assert "Try: vsplade search --help" in capsys.readouterr().err
 
 
-def test_a_folder_without_shards_is_no_parquet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "shards").mkdir()
-    (tmp_path / "shards" / "report.pdf").write_bytes(b"%PDF-")
-    index = str(tmp_path / "index")
-    assert run(["index", "--from-parquet", str(tmp_path / "shards"), "--index", index]) == 2
-    assert "there are no Parquet shards with pages in this folder" in capsys.readouterr().err
-    assert not Path(index).exists()
-
-
 def test_a_run_that_reads_nothing_has_no_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     typed = ["index", str(EXAMPLES / "table.pdf"), "--index", str(tmp_path / "index"), "--encoder", "text"]
     assert run(typed) == 0

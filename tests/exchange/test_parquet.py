@@ -12,6 +12,7 @@ pytest.importorskip("fsspec")
 
 import pyarrow.parquet as pq
 
+from vsplade.cli import run
 from vsplade.errors import InputError, ModelMismatchError, StorageError
 from vsplade.exchange import parquet_index
 from vsplade.exchange.parquet import Shard, write_shard
@@ -212,3 +213,12 @@ def test_a_file_of_something_else_is_no_shard(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": ["a"]}), tmp_path / "shards" / "other.parquet")
     with pytest.raises(InputError, match=r"other\.parquet.*not one of vsplade's"):
         import_parquet(tmp_path / "shards", tmp_path / "b")
+
+
+def test_a_folder_without_shards_is_no_parquet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "report.pdf").write_bytes(b"%PDF-")
+    index = str(tmp_path / "index")
+    assert run(["index", "--from-parquet", str(tmp_path / "shards"), "--index", index]) == 2
+    assert "there are no Parquet shards with pages in this folder" in capsys.readouterr().err
+    assert not Path(index).exists()
