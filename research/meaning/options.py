@@ -74,7 +74,7 @@ class CentroidsOptions:
     work: Path = option(_WORK, argument=True)
     minilm: Path = option(_MINILM)
     count: int = option("Directions.", 1024)
-    passages: int = option("Passages that they are chosen by.", 40_000)
+    passages: int = option("Passages that they are chosen by.", 14_000)
     seed: int = option("Of where k-means starts.", 0)
 
 

@@ -279,7 +279,7 @@ class MeaningEncoder(Protocol):
     """An encoder that also says what pages and queries are about. No network may run for a query."""
 
     def encode_meaning(self, text: str) -> Direction | None:
-        """Of a query; None where the encoder was told to leave meaning out, or the query has no words."""
+        """Of a query; None where meaning is left out, or where no word tells what is meant."""
         ...
 
     def meant_by(self, asked: Sequence[str], page: SparseVector) -> list[list[str]]:
