@@ -16,10 +16,10 @@ from torch import Tensor
 
 from research.command import main
 from research.meaning.export import load_runs
-from research.meaning.learn import as_read
 from research.meaning.model import PageEncoder
 from research.meaning.options import CentroidsOptions
 from research.meaning.teachers import DEVICE
+from research.meaning.tokens import as_read
 from research.meaning.wear import Wear
 from vsplade.encode.meaning.meaning_model import rounded
 from vsplade.encode.meaning.wordpiece import WordPiece

@@ -40,10 +40,9 @@ from research.command import main
 from research.meaning.judge import Judge
 from research.meaning.model import HIDDEN, PageEncoder, load_minilm, page_encoder
 from research.meaning.options import LearnOptions
-from research.meaning.query_words import LAST_SPECIAL, query_rows
+from research.meaning.query_words import LAST_SPECIAL
 from research.meaning.teachers import DEVICE, joined
 from research.meaning.wear import Wear
-from vsplade.encode.meaning.meaning_model import WINDOW
 from vsplade.encode.meaning.wordpiece import WordPiece
 
 NEAR = 0.3
@@ -87,11 +86,9 @@ class Taught:
 
     @classmethod
     def load(cls, work: Path, minilm: Path, share: float) -> Taught:
-        given, folder = np.load(work / "texts.npz"), work / "taught"
+        folder = work / "taught"
         pieces, words = WordPiece.load(minilm / "vocab.txt"), (work / "words.txt").read_text("utf-8").split()
-        passages = as_read(given["passages"], given["passage_sizes"], pieces)
-        rows = query_rows(given["queries"], given["query_sizes"], pieces, words)
-        tokens = padded(given["queries"], given["query_sizes"], len(pieces))
+        tokens = np.load(folder / "tokens.npz")
 
         def on_device(name: str) -> Tensor:
             return torch.from_numpy(np.load(folder / f"{name}.npy")).to(DEVICE)
@@ -100,26 +97,12 @@ class Taught:
             return joined(on_device(name), share)
 
         return cls(
-            pieces, words, torch.from_numpy(passages).to(DEVICE), (passages != 0).sum(axis=1),
-            torch.from_numpy(tokens).to(DEVICE), torch.from_numpy(rows).to(DEVICE), given["kinds"].tolist(),
+            pieces, words, torch.from_numpy(tokens["passages"]).to(DEVICE), tokens["passage_sizes"],
+            torch.from_numpy(tokens["queries"]).to(DEVICE), torch.from_numpy(tokens["rows"]).to(DEVICE),
+            tokens["kinds"].tolist(),
             taught("passages"), taught("queries"), taught("rows"),
             on_device("near_passages"), on_device("near_queries"),
         )  # fmt: skip
-
-
-def padded(flat: Array, sizes: Array, padding: int) -> Array:
-    column = np.arange(len(flat)) - np.repeat(np.cumsum(sizes, dtype=np.int64) - sizes, sizes)
-    out = np.full((len(sizes), int(sizes.max())), padding, np.int32)
-    out[np.repeat(np.arange(len(sizes)), sizes), column] = flat
-    return out
-
-
-def as_read(flat: Array, sizes: Array, pieces: WordPiece) -> Array:
-    """Passages as the reader gives them to the page encoder: words without signs, 0 where there is none."""
-    letters = [pieces.token(number).removeprefix("##").isalnum() for number in range(len(pieces))]
-    kept = np.array(letters)[flat] & (flat > LAST_SPECIAL)
-    left = np.add.reduceat(kept.astype(np.int64), np.cumsum(sizes, dtype=np.int64) - sizes)
-    return padded(flat[kept], left, 0)[:, :WINDOW]
 
 
 def principal_axes(taught: Taught, dimensions: int) -> Tensor:

@@ -9,6 +9,7 @@ WORK/taught, in half precision:
     queries.npy, passages.npy, rows.npy       vectors of every text, and of every row's word alone:
                                               MPNet's and MiniLM's, one behind the other, each of length 1
     near_passages.npy, near_queries.npy       of every passage, the numbers of those that both put nearest
+    tokens.npz                                the texts' tokens as `learn` takes them (`tokens`)
 
 It wants a GPU: MPNet alone reads some 60 million tokens.
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from research.meaning.model import HIDDEN, load_minilm, mean
 from research.meaning.mpnet import WIDTH, MPNet
 from research.meaning.options import TeachersOptions
 from research.meaning.texts import tokens_of
+from research.meaning.tokens import write_tokens
 from vsplade.encode.meaning.wordpiece import WordPiece
 from vsplade.errors import InputError
 
@@ -39,6 +42,10 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 BUDGET = 1 << 17 if DEVICE == "cuda" else 1 << 13
 """Tokens that are read at a time."""
 NEAR_PASSAGES, NEAR_QUERIES = 16, 24
+GROUP = 64
+"""Texts whose best is compared first: the nearest ones can only lie in the groups with the highest."""
+COMPARED = 1 << 31 if DEVICE == "cuda" else 1 << 24
+"""Pairs of texts that are compared at a time."""
 LONGEST_WORD = 22
 """Tokens of a single word, with those of the start and the end."""
 Array = np.ndarray[Any, Any]
@@ -97,10 +104,19 @@ def joined(vectors: Tensor, share: float) -> Tensor:
 
 
 def nearest(these: Tensor, others: Tensor, count: int) -> Tensor:
-    """The numbers of the nearest of ``others``."""
-    count = min(count, len(others))
-    step = max(1, (1 << 29) // len(others))
-    found = [(part @ others.T).topk(count, dim=1).indices.int() for part in these.split(step)]
+    """The numbers of the nearest of ``others``; exact. A row of millions is sorted by groups first."""
+    known, count = len(others), min(count, len(others))
+    groups = -(-known // GROUP)
+    others = F.pad(others, (0, 0, 0, groups * GROUP - known))
+    found = []
+    for part in these.split(max(1, COMPARED // len(others))):
+        cosines = part @ others.T
+        cosines[:, known:] = -2
+        cosines = cosines.view(len(part), groups, GROUP)
+        best = cosines.amax(-1).topk(min(count, groups), dim=1).indices
+        inside = cosines.gather(1, best[..., None].expand(-1, -1, GROUP)).flatten(1)
+        place = inside.topk(count, dim=1).indices
+        found.append((best.gather(1, place // GROUP) * GROUP + place % GROUP).int())
     return torch.cat(found)
 
 
@@ -111,6 +127,8 @@ def teach(options: TeachersOptions) -> dict[str, Any]:
         raise InputError(f"{options.work}/texts.npz has no passages.")
     folder.mkdir(exist_ok=True)
     began = time.time()
+    beside = ThreadPoolExecutor(1)
+    tokens = beside.submit(write_tokens, options.work, options.minilm)
     models = Teachers(options.minilm, options.mpnet or fetch_mpnet(options.work))
     words = (options.work / "words.txt").read_text("utf-8").split()
     found = {"rows": models.of_rows(options.minilm, words)}
@@ -122,6 +140,7 @@ def teach(options: TeachersOptions) -> dict[str, Any]:
     found["near_queries"] = nearest(passages, queries, NEAR_QUERIES)
     for name, value in found.items():
         np.save(folder / f"{name}.npy", value.cpu().numpy())
+    tokens.result()
     print(f"{time.time() - began:5.0f} s  written", file=sys.stderr)
     return {"queries": len(queries), "passages": len(passages), "rows": len(found["rows"])}
 

@@ -16,10 +16,11 @@ from safetensors.torch import load_file
 
 from research.meaning.centroids import centroids
 from research.meaning.export import load_runs
-from research.meaning.learn import Pages, Table, Taught, learn, padded, rarity
+from research.meaning.learn import Pages, Table, Taught, learn, rarity
 from research.meaning.mpnet import WIDTH
 from research.meaning.options import CentroidsOptions, LearnOptions
 from research.meaning.query_words import LAST_SPECIAL
+from research.meaning.tokens import padded, write_tokens
 from research.tests.meaning.conftest import LETTERS, PAD, plain_tokens
 
 TEXTS, DIMENSIONS = 150, 16
@@ -53,6 +54,7 @@ def taught(work: Path, minilm: Path) -> Path:
         np.save(folder / f"{name}.npy", value.half().numpy())
     for name, part in zip(("near_passages", "near_queries"), near.split(TEXTS, dim=1), strict=True):
         np.save(folder / f"{name}.npy", part.topk(5, dim=1).indices.int().numpy())
+    write_tokens(work, minilm)
     return work
 
 

@@ -11,9 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from research.meaning import prepare
-from research.meaning.learn import as_read
 from research.meaning.synonyms import read
 from research.meaning.texts import chosen_passages, chosen_queries
+from research.meaning.tokens import as_read
 from research.meaning.wear import Wear
 from research.tests.meaning.conftest import SPECIAL, SYNONYMS, TEXT
 from vsplade.encode.meaning.wordpiece import WordPiece

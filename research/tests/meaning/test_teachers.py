@@ -99,12 +99,14 @@ def test_both_teachers_write_vectors_and_neighbours(mpnet: Path, minilm: Path, w
     assert ((passages @ queries.T).amax(1) - chosen).max() < 2e-3
 
 
-def test_the_nearest_are_found_part_by_part() -> None:
+@pytest.mark.parametrize("known", [9, 128, 1000])
+def test_the_nearest_are_found_part_by_part(known: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("research.meaning.teachers.COMPARED", 3000)
     torch.manual_seed(0)
-    these, others = torch.randn(7, 4), torch.randn(9, 4)
-    wanted = (these @ others.T).argsort(1, descending=True)[:, :3]
-    assert nearest(these, others, 3).tolist() == wanted.tolist()
-    assert nearest(these, others, 20).shape == (7, 9)
+    these, others = F.normalize(torch.randn(7, 4), dim=1), F.normalize(torch.randn(known, 4), dim=1)
+    wanted = (these @ others.T).argsort(1, descending=True)
+    assert nearest(these, others, 3).tolist() == wanted[:, :3].tolist()
+    assert nearest(these, others, 70).tolist() == wanted[:, :70].tolist()
 
 
 def test_single_tokens_are_read_between_a_start_and_an_end(mpnet: Path, minilm: Path) -> None:
