@@ -26,7 +26,8 @@ from __future__ import annotations
 import math
 import sys
 import time
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,10 @@ class Taught:
     @classmethod
     def load(cls, work: Path, minilm: Path, share: float) -> Taught:
         folder = work / "taught"
-        pieces, words = WordPiece.load(minilm / "vocab.txt"), (work / "words.txt").read_text("utf-8").split()
+        pieces, words = (
+            WordPiece.load(minilm / "vocab.txt"),
+            (work / "words.txt").read_text("utf-8").splitlines(),
+        )
         tokens = np.load(folder / "tokens.npz")
 
         def on_device(name: str) -> Tensor:
@@ -220,6 +224,11 @@ class Draw:
         other = rng.integers(sum(kinds), size=self._options.others)
         return np.unique(np.concatenate([np.take_along_axis(near, some, 1).ravel(), natural, other]))
 
+    def batch(self) -> tuple[Array, Array, Array]:
+        """Passages to read, queries, and passages that were read before."""
+        chosen = self.passages()
+        return chosen, self.queries(chosen), self.bank(chosen)
+
     def bank(self, chosen: Array) -> Array:
         """Neighbours of the chosen ones, and any; none of the chosen."""
         near = self._near[chosen].ravel()
@@ -242,7 +251,9 @@ class Learner:
         self.pages = Pages(first_page(options.minilm, taught, self.axes).train(), taught, options.wear)
         self.page_scale = nn.Parameter(torch.tensor(math.log(20.0), device=DEVICE))
         self.query_scale = nn.Parameter(torch.tensor(math.log(20.0), device=DEVICE))
-        self.draw = Draw(taught, options, np.random.default_rng(options.seed))
+        self._draw = Draw(taught, options, np.random.default_rng(options.seed))
+        self._beside = ThreadPoolExecutor(1)
+        self._next = self._beside.submit(self._draw.batch)
         self.stored = self.pages.all(len(taught.passages)).half()
         self._optimiser = self._optimised()
         self._rates = [group["lr"] for group in self._optimiser.param_groups]
@@ -263,8 +274,9 @@ class Learner:
     def step(self, rate: float) -> Tensor:
         for group, first in zip(self._optimiser.param_groups, self._rates, strict=True):
             group["lr"] = first * rate
-        chosen = self.draw.passages()
-        loss = self.loss(chosen, self.draw.queries(chosen), self.draw.bank(chosen))
+        batch = self._next.result()
+        self._next = self._beside.submit(self._draw.batch)  # drawn while this one is read
+        loss = self.loss(*batch)
         self._optimiser.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.learning, 1.0)
@@ -294,12 +306,20 @@ class Learner:
 
 
 def learn(options: LearnOptions) -> dict[str, Any]:
-    """Train both and write WORK/runs/NAME.safetensors."""
-    torch.manual_seed(options.seed)
+    """Train both, as often as is asked, and write WORK/runs/NAME-1.safetensors and so on."""
     torch.set_float32_matmul_precision("high")
     taught = Taught.load(options.work, options.minilm, options.share)
-    learner, judge = Learner(options, taught), Judge.load(options.work, taught.pieces, taught.words)
-    print(f"starts with {judge.told(learner.table, learner.pages)}", file=sys.stderr)
+    judge = Judge.load(options.work, taught.pieces, taught.words)
+    runs = [
+        replace(options, name=f"{options.name}-{n + 1}", seed=options.seed + n) for n in range(options.runs)
+    ]
+    return {one.name: learn_once(one, taught, judge) for one in runs}
+
+
+def learn_once(options: LearnOptions, taught: Taught, judge: Judge) -> dict[str, Any]:
+    torch.manual_seed(options.seed)
+    learner = Learner(options, taught)
+    print(f"{options.name}: {judge.told(learner.table, learner.pages)}", file=sys.stderr)
     began, step, lately = time.time(), 0, torch.zeros((), device=DEVICE)
     told = began
     while (used := max((time.time() - began) / options.seconds, step / options.steps)) < 1:

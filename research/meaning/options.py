@@ -28,6 +28,7 @@ class TextsOptions:
     minilm: Path = option(_MINILM)
     passages: int = option("Passages at most.", 1_000_000)
     words: int = option("Words with a row of their own in the query table.", 60_000)
+    phrases: int = option("Phrases of two words with a row of their own.", 60_000)
     seed: int = option("Of what is drawn.", 0)
 
 
@@ -43,7 +44,8 @@ class TeachersOptions:
 class LearnOptions:
     work: Path = option(_WORK, argument=True)
     minilm: Path = option(_MINILM)
-    name: str = option("Of the run.", "run")
+    name: str = option("Of the runs.", "run")
+    runs: int = option("How many, each with another seed: their mean is better than each.", 1)
     seconds: float = option("How long to train.", 500.0)
     steps: int = option("Steps at most.", 1_000_000)
     every: float = option("Seconds between two looks at how good it is.", 30.0)

@@ -18,8 +18,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-SPANS = 5
-"""Queries made of each passage."""
+SPANS, MOST_MADE = 5, 3_000_000
+"""Queries made of each passage, and in all: of many passages fewer each."""
 FRAMES = (
     "what is {}", "what are {}", "how does {} work", "how to {}", "why {}", "which {}", "who {}",
     "where is {}", "when was {}", "how many {}", "how much {}", "page about {}", "slide on {}",
@@ -30,7 +30,12 @@ FRAMES = (
 )  # fmt: skip
 FRAMED, EXCHANGED = 0.3, 0.5
 """Share of made queries in a frame; and with words exchanged."""
-_WORD = re.compile(r"[A-Za-z']+")
+LIKE_A_PAGE = 0.4
+"""Share of passages that are cut into what slides, forms and tables have: scraps of sentences, and numbers."""
+DROPPED, WHOLE, FROM_THE_START, NUMBERED, IN_ORDER = 0.2, 0.25, 0.6, 0.15, 0.5
+"""Of such a passage's sentences: left out, kept whole, cut at the end only, with a number behind; and how many
+such passages keep the order of their sentences."""
+_SENTENCE = re.compile(r"(?<=[.!?;:,])\s+")
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -61,11 +66,30 @@ def exchanged(words: list[str], synonyms: dict[str, list[str]], rng: random.Rand
     return out
 
 
-def made_queries(numbered: tuple[int, str], synonyms: dict[str, list[str]]) -> list[str]:
+def like_a_page(text: str, rng: random.Random) -> str:
+    """The passage as scraps of its sentences."""
+    scraps = []
+    for sentence in _SENTENCE.split(text):
+        words, kind = sentence.split(), rng.random()
+        if kind < DROPPED:
+            continue
+        if kind > DROPPED + WHOLE:
+            size = min(len(words), int(rng.triangular(1, 14, 4)))
+            start = 0 if rng.random() < FROM_THE_START else rng.randint(0, len(words) - size)
+            words = words[start : start + size]
+        if rng.random() < NUMBERED:
+            words.append(rng.choice(("{}%", "${}", "{}", "{} million", "20{:02}")).format(rng.randint(1, 99)))
+        scraps.append(" ".join(words).rstrip(".,;:"))
+    if rng.random() > IN_ORDER:
+        rng.shuffle(scraps)
+    return ". ".join(scraps) or text
+
+
+def made_queries(numbered: tuple[int, str], synonyms: dict[str, list[str]], spans: int = SPANS) -> list[str]:
     number, text = numbered
     rng, words = random.Random(number), text.split()
     queries = []
-    for _ in range(SPANS):
+    for _ in range(spans):
         size = min(len(words), int(rng.triangular(1, 16, 4)))
         start = rng.randint(0, max(0, len(words) - size))
         run = words[start : start + size]

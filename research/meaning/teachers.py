@@ -130,7 +130,7 @@ def teach(options: TeachersOptions) -> dict[str, Any]:
     beside = ThreadPoolExecutor(1)
     tokens = beside.submit(write_tokens, options.work, options.minilm)
     models = Teachers(options.minilm, options.mpnet or fetch_mpnet(options.work))
-    words = (options.work / "words.txt").read_text("utf-8").split()
+    words = (options.work / "words.txt").read_text("utf-8").splitlines()
     found = {"rows": models.of_rows(options.minilm, words)}
     for name, sizes in (("passages", "passage_sizes"), ("queries", "query_sizes")):
         found[name] = models.vectors(given[name], given[sizes])

@@ -27,7 +27,18 @@ import numpy as np
 
 from research.command import main
 from research.meaning.options import TextsOptions
-from research.meaning.prepare import FRAMES, asked, lines, load_synonyms, made_queries
+from research.meaning.phrases import chosen_phrases
+from research.meaning.prepare import (
+    FRAMES,
+    LIKE_A_PAGE,
+    MOST_MADE,
+    SPANS,
+    asked,
+    like_a_page,
+    lines,
+    load_synonyms,
+    made_queries,
+)
 from research.meaning.query_words import chosen_words
 from vsplade.encode.meaning.wordpiece import WordPiece
 
@@ -68,11 +79,12 @@ def chosen_queries(
     work: Path, passages: list[str], words: list[str], rng: random.Random
 ) -> tuple[list[str], list[int], list[int]]:
     """Each once: the texts, the passage that each was made of, and how many there are of each kind."""
-    synonyms = load_synonyms(work)
+    synonyms, spans = load_synonyms(work), max(1, min(SPANS, MOST_MADE // max(1, len(passages))))
     natural = ((row["q"], -1) for row in asked(work))
     known = ((text, -1) for text in known_queries(work, words, rng))
     with Pool() as pool:
-        runs = pool.map(partial(made_queries, synonyms=synonyms), enumerate(passages), chunksize=1000)
+        made_of = partial(made_queries, synonyms=synonyms, spans=spans)
+        runs = pool.map(made_of, enumerate(passages), chunksize=1000)
     made = ((text, number) for number, some in enumerate(runs) for text in some)
     found: dict[str, int] = {}
     ends = []
@@ -103,10 +115,12 @@ def texts(options: TextsOptions) -> dict[str, Any]:
     """Choose passages, queries and words with rows of their own; write them as tokens."""
     rng, work = random.Random(options.seed), options.work
     words = chosen_words(work, WordPiece.load(options.minilm / "vocab.txt"), options.words)
+    words += chosen_phrases(work, options.phrases)
     (work / "words.txt").write_text("".join(f"{word}\n" for word in words), "utf-8")
     passages, of_texts = chosen_passages(work, options.passages, rng)
     queries, own, kinds = chosen_queries(work, passages[:of_texts], words, rng)
     print(f"{len(passages):,} passages, queries {kinds}", file=sys.stderr)
+    passages = [like_a_page(text, rng) if rng.random() < LIKE_A_PAGE else text for text in passages]
     arrays: dict[str, Array] = {"own": np.array(own, np.int32), "kinds": np.array(kinds)}
     arrays["queries"], arrays["query_sizes"] = tokens_of(options.minilm, queries, QUERY)
     arrays["passages"], arrays["passage_sizes"] = tokens_of(options.minilm, passages, PASSAGE)

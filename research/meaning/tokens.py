@@ -35,7 +35,7 @@ def as_read(flat: Array, sizes: Array, pieces: WordPiece) -> Array:
 def write_tokens(work: Path, minilm: Path) -> None:
     """WORK/texts.npz to WORK/taught/tokens.npz."""
     given, pieces = np.load(work / "texts.npz"), WordPiece.load(minilm / "vocab.txt")
-    words = (work / "words.txt").read_text("utf-8").split()
+    words = (work / "words.txt").read_text("utf-8").splitlines()
     passages = as_read(given["passages"], given["passage_sizes"], pieces)
     flat, sizes = given["queries"], given["query_sizes"]
     np.savez(

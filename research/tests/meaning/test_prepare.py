@@ -72,6 +72,17 @@ def test_made_queries_are_runs_of_the_passage() -> None:
     assert 0.5 < plain / 250 < 0.9
 
 
+def test_scraps_of_a_page_are_the_passage_s_own_words() -> None:
+    text = "The mill was built in 1820. It stood by the river, far from town. Nobody ever went there again."
+    found = [prepare.like_a_page(text, random.Random(seed)) for seed in range(200)]
+    assert len(set(found)) > 150
+    known = {word.strip(".,") for word in text.split()}
+    strange = [word for one in found for word in one.split() if word.strip(".,") not in known]
+    assert strange
+    assert all(any(c.isdigit() for c in word) or word.strip(".") == "million" for word in strange)
+    assert sum(map(len, found)) / len(found) < 0.8 * len(text)
+
+
 START, END = 101, 102
 
 
