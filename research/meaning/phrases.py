@@ -1,8 +1,8 @@
 """Phrases of two words that get a row of their own in the query table.
 
-A sum of rows cannot tell a "heart attack" from the heart of an attack. So phrases are looked up whole. How much
-two words belong together is told by how often they stand side by side, against chance (normalised pointwise
-mutual information):
+A sum of rows cannot tell a "heart attack" from the heart of an attack. So phrases are looked up whole. How
+much two words belong together is told by how often they stand side by side, against chance (normalised
+pointwise mutual information):
 
     npmi(a, b)  = log(p(ab) / (p(a) p(b))) / -log p(ab)
     order(a, b) = (npmi(a, b) - LEAST) * log(times that a b was seen)^2, more for headwords of dictionaries
@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from math import log
 from pathlib import Path
 
@@ -28,9 +29,12 @@ QUERY = 5
 PASSAGES = 400_000
 """Passages that are counted, at most."""
 LINKS = frozenset(
-    "a am an and are as at be been but by can did do does for from had has have he her his how i if in into is it "
-    "its may me my no not of on or our she so than that the their them then there these they this those to was "
-    "we were what when where which who whose why will with would you your".split()
+    re.findall(
+        r"\w+",
+        """a am an and are as at be been but by can did do does for from had has have he her his how i if in into
+        is it its may me my no not of on or our she so than that the their them then there these they this those
+        to was we were what when where which who whose why will with would you your""",
+    )
 )
 """Words that no phrase begins or ends with."""
 _WORD = re.compile(r"[a-z]{2,20}")
@@ -43,13 +47,13 @@ def runs(text: str) -> Iterator[list[str]]:
 
 
 def pairs_of(words: list[str]) -> Iterator[str]:
-    for first, second in zip(words, words[1:], strict=False):
+    for first, second in pairwise(words):
         if first not in LINKS and second not in LINKS and _WORD.fullmatch(first) and _WORD.fullmatch(second):
             yield f"{first} {second}"
 
 
 def counted(texts: Iterable[tuple[str, int]]) -> tuple[Counter[str], Counter[str]]:
-    """How often each word, and each two words side by side, stand in the texts, each counted so many times."""
+    """How often each word, and each two words side by side, stand in texts that count so many times."""
     singles, pairs = Counter[str](), Counter[str]()
     for text, times in texts:
         for run in runs(text):

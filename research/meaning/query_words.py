@@ -1,8 +1,8 @@
 """Words and phrases with a row of their own in the query table.
 
 **Words** that MiniLM cuts into pieces. To MiniLM "bellyache" is `belly` and `##ache`, and "tweet" is `t`,
-`##wee` and `##t`. In a sentence it knows better; a sum of rows does not. Frequent ones come first; a word that
-the thesaurus has, or that queries use, moves to the front.
+`##wee` and `##t`. In a sentence it knows better; a sum of rows does not. Frequent ones come first; a word
+that the thesaurus has, or that queries use, moves to the front.
 
 **Phrases** of two words. A "heart attack" is neither about love nor about war, but the sum of both rows is.
 Those come first that stand together more often than chance would have it, and that dictionaries have
