@@ -31,9 +31,9 @@ PASSAGES = 400_000
 LINKS = frozenset(
     re.findall(
         r"\w+",
-        """a am an and are as at be been but by can did do does for from had has have he her his how i if in into
-        is it its may me my no not of on or our she so than that the their them then there these they this those
-        to was we were what when where which who whose why will with would you your""",
+        """a am an and are as at be been but by can did do does for from had has have he her his how i if
+        in into is it its may me my no not of on or our she so than that the their them then there these
+        they this those to was we were what when where which who whose why will with would you your""",
     )
 )
 """Words that no phrase begins or ends with."""
