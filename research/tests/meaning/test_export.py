@@ -39,6 +39,10 @@ def test_the_graph_is_the_model(bert: Bert) -> None:
         wanted = page(own, torch.ones(own.shape)).numpy()
         published = F.normalize(mean(*bert(torch.from_numpy(tokens))) @ head.T, dim=-1).numpy()
     np.testing.assert_allclose(wanted, published, atol=1e-4)
+    torch.nn.init.normal_(page.counts.weight, std=0.1)
+    with torch.no_grad():
+        wanted = page(own, torch.ones(own.shape)).numpy()
+    assert ((wanted * published).sum(axis=1) < 0.999).any()  # tokens count differently now
     session = onnxruntime.InferenceSession(
         page_graph(page).SerializeToString(), providers=["CPUExecutionProvider"]
     )
@@ -56,6 +60,7 @@ def test_what_is_exported_can_be_used(bert: Bert, minilm: Path, tmp_path: Path) 
         export(ExportOptions(tmp_path, tmp_path / "out", minilm))
     runs.mkdir()
     table = torch.from_numpy(2 * rng.normal(size=(len(VOCABULARY) + 1, 16)).astype(np.float32))
+    table[-1] *= 3  # it tells more than the words of a question do
     state = {"head.weight": torch.randn(16, HIDDEN), "table": table}
     save_file(state, str(runs / "run.safetensors"))
     (tmp_path / "words.txt").write_text("abc\n")
@@ -67,9 +72,9 @@ def test_what_is_exported_can_be_used(bert: Bert, minilm: Path, tmp_path: Path) 
     assert windows is not None
     assert query is not None
     assert windows.codes.shape == (1, 16)
-    np.testing.assert_allclose(model.vectors([110])[0], table[110], atol=0.04)
-    np.testing.assert_allclose(model.word_vectors(["abc"]), table[-1:], atol=0.04)
-    np.testing.assert_allclose(model.word_vectors(["b"])[0], table[VOCABULARY.index("b")], atol=0.04)
+    np.testing.assert_allclose(model.vectors([110])[0], table[110], atol=0.25)
+    np.testing.assert_allclose(model.word_vectors(["abc"]), table[-1:], atol=0.75)
+    np.testing.assert_allclose(model.word_vectors(["b"])[0], table[VOCABULARY.index("b")], atol=0.25)
     save_file(state | {"table": -table}, str(runs / "run.safetensors"))
     assert export(ExportOptions(tmp_path, out, minilm)) == first  # another table serves the same pages
     np.save(tmp_path / "centroids.npy", rng.integers(-127, 127, (8, 16)).astype(np.int8))

@@ -32,8 +32,6 @@ from vsplade.types import Direction, Windows
 MODEL = Path(__file__).parents[1] / "data" / "meaning"
 WINDOW = 200
 """Tokens of a window, at most."""
-TELLING = 5.5
-"""Rows of words that tell little ("what", "many") are shorter."""
 STEM, SYLLABLE = 5, 3
 """Letters of a piece that tells something of its word; and of one of two."""
 MOST_WINDOWS = 8
@@ -93,6 +91,8 @@ class MeaningModel:
         self._folder = folder
         facts: dict[str, Any] = json.loads((folder / "meaning.json").read_text("utf-8"))
         self.dimensions: int = facts["dimensions"]
+        self._telling: float = facts.pop("telling")
+        """Rows of words that tell little ("what", "many") are no longer; pages do not depend on it."""
         settings = json.dumps([facts, WINDOW, MOST_WINDOWS], sort_keys=True)
         self.fingerprint = hashlib.blake2b(settings.encode(), digest_size=8).hexdigest()
 
@@ -198,7 +198,7 @@ class MeaningModel:
             return False
         rows = self._rows_of(word)
         if len(rows) == 1:
-            return float(np.linalg.norm(self.vectors(rows))) >= TELLING
+            return float(np.linalg.norm(self.vectors(rows))) > self._telling
         longest = max(len(self._wordpiece.token(row).removeprefix("##")) for row in rows)
         return longest >= STEM or (len(rows) == 2 and longest >= SYLLABLE)
 
