@@ -137,10 +137,14 @@ def _sets(name: str, given: dict[str, Any], pieces: WordPiece, own: list[str]) -
         for row, one in zip(gains, asked, strict=True):
             for page, gain in one["answers"].items():
                 row[numbers[page]] = gain
-        is_a = np.array([hashlib.sha256(one["text"].encode()).digest()[0] % 2 == 0 for one in asked])
+        is_a = np.array([is_half_a(one["text"]) for one in asked])
         pages = torch.tensor(page_of, device=DEVICE)
         sets.append(Set(f"{name} {kind}", windows, pages, rows, torch.stack(padded).to(DEVICE), gains, is_a))
     return sets
+
+
+def is_half_a(question: str) -> bool:
+    return hashlib.sha256(question.encode()).digest()[0] % 2 == 0
 
 
 def questions_of(folder: Path, kind: str = "") -> list[dict[str, Any]]:

@@ -92,3 +92,11 @@ class QuestionsOptions:
     work: Path = option(_WORK, argument=True)
     model: Path = option("The folder that research.meaning.export wrote.")
     data: Path | None = option("The training data (default: WORK/data).", None)
+
+
+@dataclass
+class JoinOptions:
+    dataset: tuple[Path, ...] = option("Folders as `vsplade eval` takes them.")
+    vectors: tuple[Path, ...] = option("Of each, the page vectors that `vsplade eval --keep-vectors` wrote.")
+    draws: int = option("Settings that are tried for each half.", 300)
+    seed: int = option("Of what is drawn.", 0)
