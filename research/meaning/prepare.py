@@ -30,8 +30,8 @@ FRAMES = (
 )  # fmt: skip
 FRAMED, EXCHANGED = 0.3, 0.5
 """Share of made queries in a frame; and with words exchanged."""
-LIKE_A_PAGE = 0.4
-"""Share of passages that are cut into what slides, forms and tables have: scraps, and numbers."""
+LIKE_A_PAGE = 0.6
+"""For so many passages there is another one that is like a slide or a form: scraps of it, and numbers."""
 DROPPED, WHOLE, FROM_THE_START, NUMBERED, IN_ORDER = 0.2, 0.25, 0.6, 0.15, 0.5
 """Of such a passage's sentences: left out, kept whole, cut at the end only, with a number behind; and how
 many such passages keep the order of their sentences."""

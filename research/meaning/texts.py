@@ -120,7 +120,7 @@ def texts(options: TextsOptions) -> dict[str, Any]:
     passages, of_texts = chosen_passages(work, options.passages, rng)
     queries, own, kinds = chosen_queries(work, passages[:of_texts], words, rng)
     print(f"{len(passages):,} passages, queries {kinds}", file=sys.stderr)
-    passages = [like_a_page(text, rng) if rng.random() < LIKE_A_PAGE else text for text in passages]
+    passages += [like_a_page(text, rng) for text in passages[:of_texts] if rng.random() < LIKE_A_PAGE]
     arrays: dict[str, Array] = {"own": np.array(own, np.int32), "kinds": np.array(kinds)}
     arrays["queries"], arrays["query_sizes"] = tokens_of(options.minilm, queries, QUERY)
     arrays["passages"], arrays["passage_sizes"] = tokens_of(options.minilm, passages, PASSAGE)
