@@ -21,7 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.torch import load_file
 
 from research.command import main
-from research.meaning.model import MOST_COUNT, PageEncoder, load_minilm, page_encoder
+from research.meaning.model import PageEncoder, load_minilm, page_encoder
 from research.meaning.options import ExportOptions
 from vsplade.encode.meaning.wordpiece import WordPiece
 from vsplade.errors import InputError
@@ -96,12 +96,6 @@ class Graph:
         wide = self.add("Gelu", [self.product(x, f"{name}.up")], FUSED)
         return self.norm(self.product(wide, f"{name}.down"), f"{name}.norm2", x)
 
-    def counts(self, x: str) -> str:
-        """How much each token counts in the mean."""
-        product = self.add("MatMul", [x, self.constant(self.state["counts.weight"].T)])
-        told = self.add("Tanh", [self.add("Add", [product, self.constant(self.state["counts.bias"])])])
-        return self.add("Exp", [self.add("Mul", [told, self.constant(np.array(MOST_COUNT, np.float32))])])
-
     def build(self) -> Any:
         words, scale = rounded_rows(self.state["bert.words.weight"])
         layers = len({key.split(".")[2] for key in self.state if key.startswith("bert.layers.")})
@@ -124,10 +118,9 @@ class Graph:
         for number in range(layers):
             x = self.layer(x, number, mask)
         weight = self.add("Unsqueeze", [self.add("Cast", [there], to=TensorProto.FLOAT), last])
-        weight = self.add("Mul", [weight, self.counts(x)])
         total = self.add("ReduceSum", [self.add("Mul", [x, weight]), axis], keepdims=0)
         count = self.add("ReduceSum", [weight, axis], keepdims=0)
-        pooled = self.add("Div", [total, self.add("Max", [count, self.constant(np.array(1e-3, np.float32))])])
+        pooled = self.add("Div", [total, self.add("Max", [count, self.constant(np.array(1, np.float32))])])
         vector = self.add("MatMul", [pooled, self.constant(self.state["head.weight"].T)])
         norm = self.add("ReduceL2", [vector, self.constant(np.array([1], np.int64))], keepdims=1)
         self.nodes.append(helper.make_node("Div", [vector, norm], ["vector"]))

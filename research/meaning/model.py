@@ -13,8 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 HIDDEN, HEADS, LAYERS, FEED = 384, 12, 6, 1536
-MOST_COUNT = 2.0
-"""A token counts at most e to this power times as much as one that counts 1."""
 
 
 class Layer(nn.Module):
@@ -98,7 +96,7 @@ def page_encoder(minilm: Bert, head: Tensor) -> PageEncoder:
     page = PageEncoder(terms, len(head), len(minilm.layers)).eval()
     state = {f"bert.{key}": value for key, value in minilm.state_dict().items()}
     state["bert.words.weight"] = torch.cat([minilm.words.weight, torch.zeros(1, HIDDEN)])
-    page.load_state_dict(page.state_dict() | state | {"head.weight": head})
+    page.load_state_dict(state | {"doubt": torch.zeros(HIDDEN), "head.weight": head})
     return page
 
 
@@ -116,13 +114,8 @@ class PageEncoder(nn.Module):
         self.bert = Bert(terms + 1, padding=terms, layers=layers)
         self.doubt = nn.Parameter(torch.zeros(HIDDEN))
         """Added to a token in proportion to the reader's doubt of it."""
-        self.counts = nn.Linear(HIDDEN, 1)
-        """How much a token counts in the mean, in its context: all the same at first."""
-        nn.init.zeros_(self.counts.weight)
-        nn.init.zeros_(self.counts.bias)
         self.head = nn.Linear(HIDDEN, dimensions, bias=False)
 
     def forward(self, tokens: Tensor, certainty: Tensor) -> Tensor:
         hidden, there = self.bert(tokens, (1 - certainty)[..., None] * self.doubt)
-        weight = there[..., None] * (MOST_COUNT * self.counts(hidden).float().tanh()).exp()
-        return unit(self.head((hidden * weight).sum(1) / weight.sum(1).clamp(min=1e-3)))
+        return unit(self.head(mean(hidden, there)))

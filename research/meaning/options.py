@@ -28,7 +28,6 @@ class TextsOptions:
     minilm: Path = option(_MINILM)
     passages: int = option("Passages at most.", 1_000_000)
     words: int = option("Words with a row of their own in the query table.", 60_000)
-    phrases: int = option("Phrases of two words with a row of their own.", 60_000)
     seed: int = option("Of what is drawn.", 0)
 
 

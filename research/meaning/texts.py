@@ -27,7 +27,6 @@ import numpy as np
 
 from research.command import main
 from research.meaning.options import TextsOptions
-from research.meaning.phrases import chosen_phrases
 from research.meaning.prepare import (
     FRAMES,
     LIKE_A_PAGE,
@@ -115,7 +114,6 @@ def texts(options: TextsOptions) -> dict[str, Any]:
     """Choose passages, queries and words with rows of their own; write them as tokens."""
     rng, work = random.Random(options.seed), options.work
     words = chosen_words(work, WordPiece.load(options.minilm / "vocab.txt"), options.words)
-    words += chosen_phrases(work, options.phrases)
     (work / "words.txt").write_text("".join(f"{word}\n" for word in words), "utf-8")
     passages, of_texts = chosen_passages(work, options.passages, rng)
     queries, own, kinds = chosen_queries(work, passages[:of_texts], words, rng)

@@ -39,10 +39,6 @@ def test_the_graph_is_the_model(bert: Bert) -> None:
         wanted = page(own, torch.ones(own.shape)).numpy()
         published = F.normalize(mean(*bert(torch.from_numpy(tokens))) @ head.T, dim=-1).numpy()
     np.testing.assert_allclose(wanted, published, atol=1e-4)
-    torch.nn.init.normal_(page.counts.weight, std=0.1)
-    with torch.no_grad():
-        wanted = page(own, torch.ones(own.shape)).numpy()
-    assert ((wanted * published).sum(axis=1) < 0.999).any()  # tokens count differently now
     session = onnxruntime.InferenceSession(
         page_graph(page).SerializeToString(), providers=["CPUExecutionProvider"]
     )

@@ -82,13 +82,14 @@ def test_the_cosine_of_joined_vectors_is_the_mean_of_both() -> None:
 
 
 def test_both_teachers_write_vectors_and_neighbours(mpnet: Path, minilm: Path, work: Path) -> None:
-    texts(TextsOptions(work, minilm, words=3, phrases=2))
+    texts(TextsOptions(work, minilm, words=3))
     told = teach(TeachersOptions(work, minilm, mpnet))
     found = {path.stem: np.load(path) for path in (work / "taught").glob("*.npy")}
     given = np.load(work / "texts.npz")
-    assert found["passages"].shape == (20, WIDTH + HIDDEN) == (told["passages"], WIDTH + HIDDEN)
+    assert found["passages"].shape == (told["passages"], WIDTH + HIDDEN)
+    assert 20 < told["passages"] < 40  # some a second time, as scraps of a page
     assert len(found["queries"]) == len(given["query_sizes"]) == given["kinds"].sum()
-    assert len(found["rows"]) == len(VOCABULARY) + 5
+    assert len(found["rows"]) == len(VOCABULARY) + 3
     for part in np.split(found["queries"].astype(np.float32), [WIDTH], axis=1):
         np.testing.assert_allclose(np.linalg.norm(part, axis=1), 1, atol=2e-3)
     queries, passages = (

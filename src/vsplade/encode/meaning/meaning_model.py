@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -69,23 +69,6 @@ def _products(rows: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray
     return products
 
 
-def rows_of(words: Sequence[str], own: Mapping[str, int], pieces: WordPiece) -> list[int]:
-    """Of the table: for two words that are a known phrase one, for every other word its own, or those of its
-    tokens."""
-    rows: list[int] = []
-    number = 0
-    while number < len(words):
-        phrase = own.get(" ".join(words[number : number + 2]))
-        if phrase is not None and number + 1 < len(words):
-            rows.append(phrase)
-            number += 2
-            continue
-        word = words[number]
-        rows += (own[word],) if word in own else pieces.word(word)
-        number += 1
-    return rows
-
-
 class MeaningModel:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -119,7 +102,7 @@ class MeaningModel:
 
     @cached_property
     def _own(self) -> dict[str, int]:
-        """Words and phrases with a row of their own, behind the rows of the tokens."""
+        """The words with a row of their own, behind the rows of the tokens."""
         names = (self._folder / "words.txt").read_text("utf-8").splitlines()
         return {name: row for row, name in enumerate(names, len(self._wordpiece))}
 
@@ -203,7 +186,9 @@ class MeaningModel:
         return longest >= STEM or (len(rows) == 2 and longest >= SYLLABLE)
 
     def _rows(self, text: str) -> list[int]:
-        return rows_of(words(text), self._own, self._wordpiece)
+        """Of the table: for every word its own, or those of its tokens."""
+        own, pieces = self._own, self._wordpiece.word
+        return [row for word in words(text) for row in ((own[word],) if word in own else pieces(word))]
 
     def vectors(self, numbers: Sequence[int]) -> NDArray[np.float32]:
         """Rows of the table: long ones for words that tell much."""
