@@ -22,7 +22,7 @@ from pathlib import Path
 from research.experiments.stopwords import LUCENE
 from vsplade.encode.tokenizer import Tokenizer, normalise, split_words
 from vsplade.errors import InputError
-from vsplade.pages import FileProblem, SourceFile, render
+from vsplade.pages import SourceFile, render, usable
 
 LENGTHS = (3, 4, 5, 6, 7)
 _SENTENCE = re.compile(r"[.!?]\s+|\n\s*\n")
@@ -31,12 +31,7 @@ _SENTENCE = re.compile(r"[.!?]\s+|\n\s*\n")
 def page_texts(files: Iterable[Path]) -> dict[str, str]:
     """Page id -> text layer, for every page of PDFs; a page without one has an empty text."""
     sources = [SourceFile(str(file.resolve()), file.stem) for file in files]
-    texts: dict[str, str] = {}
-    for result in render(sources, longest_edge=0):
-        if isinstance(result, FileProblem):
-            raise InputError(f"{result.path}: {result.reason}")
-        texts[result.page.id] = result.page.text or ""
-    return texts
+    return {result.page.id: result.page.text or "" for result in usable(render(sources, longest_edge=0))}
 
 
 def known_items(texts: Mapping[str, str], count: int, seed: int = 0) -> list[tuple[str, str]]:

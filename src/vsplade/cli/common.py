@@ -216,8 +216,7 @@ def note(message: str) -> None:
 
 def note_failures(problems: Sequence[FileProblem]) -> None:
     for problem in problems:
-        place = f", page {problem.page}" if problem.page else ""
-        note(f"Failed: {printable(problem.path)}{place}: {printable(problem.reason)}")
+        note(f"Failed: {printable(problem.place)}: {printable(problem.reason)}")
 
 
 _OUR_STYLE = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;;(?:file://[-\w./~%]*)?\x1b\\|\n)")

@@ -36,7 +36,7 @@ from vsplade.exchange import ENGINE_FORMATS, FORMATS, IMPORTS
 if TYPE_CHECKING:
     from vsplade.pages import Limits
     from vsplade.scale.encode_run import EncodeReport
-    from vsplade.types import Encoder, Metadata, Page, SparseVector
+    from vsplade.types import Encoder, Metadata, SparseVector
 
 PARQUET = "parquet"
 """Out and in, in a folder of shards."""
@@ -201,23 +201,16 @@ class EncodedPages:
         return ((page_id, vector) for page_id, vector, _ in self.pages_with_metadata())
 
     def pages_with_metadata(self) -> Iterator[tuple[str, SparseVector, Metadata]]:
-        from vsplade.encode.keyed import encode_keyed
-
-        for (page_id, metadata), vector in encode_keyed(self._encoder, self._readable()):
-            self.pages += 1
-            yield page_id, vector, metadata
-
-    def _readable(self) -> Iterator[tuple[tuple[str, Metadata], Page]]:
-        from vsplade.pages import FileProblem, name_files, render_for
+        from vsplade.encode.keyed import encode_rendered
+        from vsplade.pages import name_files, render_for, usable
 
         files = name_files(self.files)
-        for result in render_for(self._encoder, files, limits=self._limits, workers=self._workers):
-            if isinstance(result, FileProblem):
-                self.problems.append(result)
-            else:
-                page = result.page
-                own: Metadata = {"path": page.path, "page_num": page.number, "pages": result.pages}
-                yield (page.id, {**page.metadata, **own}), page
+        rendered = render_for(self._encoder, files, limits=self._limits, workers=self._workers)
+        for item, vector in encode_rendered(self._encoder, usable(rendered, self.problems.append)):
+            self.pages += 1
+            page = item.page
+            own: Metadata = {"path": page.path, "page_num": page.number, "pages": item.pages}
+            yield page.id, vector, {**page.metadata, **own}
 
 
 @click.command()

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from vsplade.backends.address import Where, is_address
 from vsplade.backends.open_writer import open_writer, writing_encoder
-from vsplade.encode.keyed import encode_keyed
+from vsplade.encode.keyed import encode_rendered
 from vsplade.encode.legibility import is_text_legible
 from vsplade.errors import InputError, PageError
 from vsplade.ingest.hashing import Content, Hasher
@@ -30,12 +30,12 @@ from vsplade.pages import (
     FileProblem,
     Limits,
     PageCounter,
-    Rendered,
     RenderedPage,
     SourceFile,
     discover,
     name_files,
     render_for,
+    usable,
 )
 from vsplade.store.manifest import JsonValue
 from vsplade.store.page_writer import PageWriter
@@ -191,7 +191,7 @@ class _Job:
         try:
             rendered = render_for(self._encoder, plan, thumbnail=thumbnails, limits=limits, workers=workers)
             with closing(rendered):
-                for item, vector in encode_keyed(self._encoder, self._pages(rendered)):
+                for item, vector in encode_rendered(self._encoder, usable(rendered, self._fail)):
                     self._store(item, vector)
             self._estimate.finish()
         finally:
@@ -253,13 +253,6 @@ class _Job:
         if self._metadata is None:
             return dict(old.metadata) if old else {}
         return _checked(self._metadata(path) if callable(self._metadata) else self._metadata)
-
-    def _pages(self, rendered: Iterator[Rendered]) -> Iterator[tuple[RenderedPage, Page]]:
-        for result in rendered:
-            if isinstance(result, FileProblem):
-                self._fail(result)
-            else:
-                yield result, result.page
 
     def _fail(self, problem: FileProblem) -> None:
         self._estimate.failed(problem)

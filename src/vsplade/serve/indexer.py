@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from vsplade.backends.open_writer import open_writer
 from vsplade.errors import IndexLockedError, InputError, VspladeError
@@ -127,9 +127,7 @@ class Indexer:
         found = discover(job.paths)
         refused = [path for path in found.files if not inside(path, self._settings.roots)]
         allowed = [path for path in found.files if path not in set(refused)]
-        problems: list[dict[str, object]] = [
-            {"path": p.path, "reason": p.reason, "page": p.page} for p in found.problems
-        ]
+        problems: list[dict[str, object]] = [asdict(problem) for problem in found.problems]
         problems += [
             {"path": path, "reason": "leads out of the folders that files may be added from", "page": None}
             for path in refused
