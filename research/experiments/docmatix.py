@@ -9,13 +9,14 @@ document. Documents without questions (PDFA's) only make the corpus larger.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from research.command import main, option
 from vsplade.errors import InputError
 from vsplade.evaluate.tables import read_rows
 
@@ -81,19 +82,22 @@ def _bytes(image: Any, where: str) -> bytes:
     return body
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--questions", type=int, default=1000)
-    parser.add_argument("--documents", type=int)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+@dataclass(frozen=True)
+class Options:
+    folder: Path = option("The folder of the new data set.", argument=True)
+    files: tuple[Path, ...] = option("DocMatix's files, parquet or jsonl.", argument=True)
+    questions: int = option("A random sample of so many questions.", 1000)
+    documents: int | None = option("Take so many documents at most.", None)
+    seed: int = option("Of the sample.", 0)
+
+
+def recall_set(options: Options) -> str:
+    """Make a recall set for large corpora, as the paper builds one from PDFA and DocMatix."""
     pages, queries = write_recall_set(
         options.folder, options.files, options.questions, options.seed, options.documents
     )
-    print(f"{options.folder}: {pages} pages, {queries} questions")
+    return f"{options.folder}: {pages} pages, {queries} questions"
 
 
 if __name__ == "__main__":
-    main()
+    main(recall_set, Options)

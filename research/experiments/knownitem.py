@@ -11,14 +11,15 @@ layer, so they are kind to BM25 over that layer; compare systems with that in mi
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from research.command import main, option
 from research.experiments.stopwords import LUCENE
 from vsplade.encode.tokenizer import Tokenizer, normalise, split_words
 from vsplade.errors import InputError
@@ -87,16 +88,19 @@ def write_known_items(folder: Path, files: Iterable[Path], count: int, seed: int
     return len(pairs)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--queries", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+@dataclass(frozen=True)
+class Options:
+    folder: Path = option("The folder of the new data set.", argument=True)
+    files: tuple[Path, ...] = option("PDFs with a text layer.", argument=True)
+    queries: int = option("Queries, at most.", 500)
+    seed: int = option("Of the choice of pages and words.", 0)
+
+
+def known_item_set(options: Options) -> str:
+    """Make a data set from PDFs alone: pages that somebody has seen before and wants back."""
     made = write_known_items(options.folder, options.files, options.queries, options.seed)
-    print(f"{options.folder}: {made} queries on {len(options.files)} PDFs")
+    return f"{options.folder}: {made} queries on {len(options.files)} PDFs"
 
 
 if __name__ == "__main__":
-    main()
+    main(known_item_set, Options)

@@ -9,16 +9,16 @@ text that is longer than a page is cut at the page's end.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
 import random
-import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vsplade.errors import InputError, VspladeError
+from research.command import main, option
+from vsplade.errors import InputError
 from vsplade.evaluate.tables import read_rows
 
 WIDTH, HEIGHT, MARGIN = 595.0, 842.0, 64.0
@@ -129,19 +129,19 @@ def write_pages(folder: Path, texts: Iterable[str], count: int, fewest_words: in
     return len(pages)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("files", nargs="+", type=Path, help="parquet, jsonl or jsonl.gz")
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    try:
-        made = write_pages(options.folder, source_texts(options.files), options.count, seed=options.seed)
-    except VspladeError as error:
-        sys.exit(f"Error: {error}")
-    print(f"{options.folder}: {made} pages")
+@dataclass(frozen=True)
+class Options:
+    folder: Path = option("The folder of the new data set.", argument=True)
+    files: tuple[Path, ...] = option("Texts: parquet, jsonl or jsonl.gz.", argument=True)
+    count: int = option("A random sample of so many texts.", 1000)
+    seed: int = option("Of the sample.", 0)
+
+
+def typeset(options: Options) -> str:
+    """Set texts as one-page PDFs: the same words once as text and once as pixels."""
+    made = write_pages(options.folder, source_texts(options.files), options.count, seed=options.seed)
+    return f"{options.folder}: {made} pages"
 
 
 if __name__ == "__main__":
-    main()
+    main(typeset, Options)

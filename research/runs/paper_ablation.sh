@@ -56,7 +56,7 @@ from pathlib import Path
 
 import pypdfium2
 
-from vsplade.train.pdfs import PdfOptions, pick_queries
+from vsplade.train.pdfs import pick_queries
 
 source, out = Path(sys.argv[1]), Path(sys.argv[2])
 if (out / "pairs.jsonl").is_file():
@@ -68,7 +68,7 @@ for pdf in sorted(source.glob("*.pdf")):
     for number in random.Random(pdf.name).sample(range(len(document)), len(document)):
         page = document[number]
         text = page.get_textpage().get_text_range()
-        queries = pick_queries(text, PdfOptions(), f"{pdf.stem}-{number}")
+        queries = pick_queries(text, f"{pdf.stem}-{number}")
         if kept == int(os.environ["REPORT_PAGES"]):
             break
         if queries:
