@@ -49,6 +49,8 @@ def command(step: Step, *classes: type, **fixed: Any) -> click.Command:
 
 def _print(result: Any, as_json: bool) -> None:
     """Facts as lines, a table as text, all else as JSON."""
+    if result is None:
+        return
     if isinstance(result, str):
         click.echo(result.rstrip("\n"))
     elif as_json or not (isinstance(result, dict) and all(map(_is_plain, result.values()))):

@@ -24,7 +24,7 @@ from vsplade.types import Encoder
 PAPER_PAGES = 18_700_000
 
 
-def _inputs(options: Options) -> tuple[Dataset, Encoder, PageVectors]:
+def _inputs(options: ExperimentOptions) -> tuple[Dataset, Encoder, PageVectors]:
     """The data set, the encoder, and its page vectors: kept ones, or encoded now."""
     dataset, encoder = open_dataset(options.dataset, options.data), load_encoder(options.encoder)
     if options.vectors:
@@ -35,14 +35,14 @@ def _inputs(options: Options) -> tuple[Dataset, Encoder, PageVectors]:
     return dataset, encoder, vectors
 
 
-def _texts(options: Options, dataset: Dataset) -> dict[str, str]:
+def _texts(options: ExperimentOptions, dataset: Dataset) -> dict[str, str]:
     if not options.texts:
         raise InputError("This experiment needs --texts: a jsonl of page texts (captions, OCR).")
     texts = read_page_texts(options.texts, dataset.image_ids)
     return {**texts, **dict.fromkeys((dataset.image_ids or frozenset()) - set(texts), "")}
 
 
-def run_grounding(options: Options) -> object:
+def run_grounding(options: ExperimentOptions) -> object:
     """Reference: --reference texts, or the PDFs' own text layer."""
     dataset, encoder, image = _inputs(options)
     if options.reference:
@@ -58,13 +58,13 @@ def run_grounding(options: Options) -> object:
     return {"dataset": dataset.name, "encoder": encoder.name, "pages": len(reference), "overlap": table}
 
 
-def run_union(options: Options) -> object:
+def run_union(options: ExperimentOptions) -> object:
     dataset, encoder, image = _inputs(options)
     captions = lexicon.encode_texts(encoder, _texts(options, dataset))
     return grounding.union_analysis(dataset, encoder, image, captions)
 
 
-def run_behaviour(options: Options) -> object:
+def run_behaviour(options: ExperimentOptions) -> object:
     dataset, encoder, vectors = _inputs(options)
     rows = [behaviour.behaviour(dataset, encoder, vectors)]
     if options.texts:
@@ -74,13 +74,13 @@ def run_behaviour(options: Options) -> object:
     return rows
 
 
-def run_subsets(options: Options) -> object:
+def run_subsets(options: ExperimentOptions) -> object:
     dataset = open_dataset(options.dataset, options.data)
     rows = behaviour.query_subsets(dataset, _runs(options, dataset))
     return {"dataset": dataset.name, "measure": "recall@5", "rows": rows}
 
 
-def _runs(options: Options, dataset: Dataset) -> dict[str, Run]:
+def _runs(options: ExperimentOptions, dataset: Dataset) -> dict[str, Run]:
     if not options.run:
         raise InputError("This experiment compares runs: give --run NAME=FILE, at least once.")
     runs = {}
@@ -92,13 +92,13 @@ def _runs(options: Options, dataset: Dataset) -> dict[str, Run]:
     return runs
 
 
-def run_fusion(options: Options) -> object:
+def run_fusion(options: ExperimentOptions) -> object:
     """The sparse run first, then dense ones: the best weight of every two, as at the paper's scale."""
     dataset = open_dataset(options.dataset, options.data)
     return {"dataset": dataset.name, "rows": fusing.fusion_at_scale(dataset, _runs(options, dataset))}
 
 
-def run_reranking(options: Options) -> object:
+def run_reranking(options: ExperimentOptions) -> object:
     """Every run's first 100 pages by --model: a ColModernVBERT, or minilm over --texts."""
     dataset = open_dataset(options.dataset, options.data)
     runs = _runs(options, dataset)
@@ -110,13 +110,13 @@ def run_reranking(options: Options) -> object:
     return {"dataset": dataset.name, "model": options.model, "rows": rows}
 
 
-def run_cases(options: Options) -> object:
+def run_cases(options: ExperimentOptions) -> object:
     dataset, encoder, vectors = _inputs(options)
     found = cases.token_cases(dataset, encoder, vectors, _texts(options, dataset))
     return {"dataset": dataset.name, "encoder": encoder.name, "cases": found}
 
 
-def run_flops(options: Options) -> object:
+def run_flops(options: ExperimentOptions) -> object:
     dataset, encoder, vectors = _inputs(options)
     report = evaluate_dataset(dataset, encoder, vectors=vectors)
     # What a neural encoder would be given; an encoder of ours may add related terms to a query.
@@ -127,7 +127,7 @@ def run_flops(options: Options) -> object:
     return {"dataset": dataset.name, "encoder": encoder.name, "query_tokens": tokens, "per_query": table}
 
 
-def run_scale(options: Options) -> object:
+def run_scale(options: ExperimentOptions) -> object:
     """Full and two-stage search, of --index as it is or of the data set's vectors, beside dense search over
     --embeddings; with --sizes also faiss on so many random rows.
     """
@@ -144,7 +144,7 @@ def run_scale(options: Options) -> object:
     return {"dataset": dataset.name, "encoder": encoder.name, "rows": sparse, "random rows": dense}
 
 
-def run_growth(options: Options) -> object:
+def run_growth(options: ExperimentOptions) -> object:
     """Of --index as it is (samples of its pages), or of the data set's vectors among others."""
     if options.index:
         dataset, encoder = open_dataset(options.dataset, options.data), load_encoder(options.encoder)
@@ -186,7 +186,7 @@ def _any_texts(path: Path) -> list[tuple[str, str]]:
     return [(str(number), row.text("text", "tsv", "table")) for number, row in enumerate(read_rows(path))]
 
 
-EXPERIMENTS: dict[str, Callable[[Options], Any]] = {
+EXPERIMENTS: dict[str, Callable[[ExperimentOptions], Any]] = {
     "grounding": run_grounding,
     "union": run_union,
     "behaviour": run_behaviour,
@@ -201,7 +201,7 @@ EXPERIMENTS: dict[str, Callable[[Options], Any]] = {
 
 
 @dataclass(frozen=True)
-class Options:
+class ExperimentOptions:
     experiment: str = option("Which one.", argument=True, choices=tuple(EXPERIMENTS))
     dataset: str = option("A folder, or a benchmark's name (visrag:mpdocvqa).", argument=True)
     data: Path | None = option("Where copies of the hub's data sets lie, as OWNER/NAME.", None)
@@ -219,10 +219,10 @@ class Options:
     model: str = option("reranking: minilm, or a ColModernVBERT by name.", "minilm")
 
 
-def experiment(options: Options) -> Any:
+def experiment(options: ExperimentOptions) -> Any:
     """One experiment of the paper, one JSON document."""
     return EXPERIMENTS[options.experiment](options)
 
 
 if __name__ == "__main__":
-    main(experiment, Options)
+    main(experiment, ExperimentOptions)

@@ -158,7 +158,7 @@ def _faiss() -> Any:
 
 
 @dataclass(frozen=True)
-class Options:
+class DenseOptions:
     dataset: str = option("A folder, or a benchmark's name (visrag:mpdocvqa).", argument=True)
     texts: Path = option("{_id, text} lines, plain or gzipped.")
     data: Path | None = option("Where copies of the hub's data sets lie, as OWNER/NAME.", None)
@@ -168,7 +168,7 @@ class Options:
     embeddings: Path | None = option("Keep pages' and queries' vectors (.npz).", None)
 
 
-def dense_baseline(options: Options) -> dict[str, Any]:
+def dense_baseline(options: DenseOptions) -> dict[str, Any]:
     """Judge a sentence embedding model over page texts."""
     dataset = open_dataset(options.dataset, options.data)
     texts = read_page_texts(options.texts, dataset.image_ids)
@@ -192,4 +192,4 @@ def dense_baseline(options: Options) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(dense_baseline, Options)
+    main(dense_baseline, DenseOptions)

@@ -83,7 +83,7 @@ def _bytes(image: Any, where: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class Options:
+class DocmatixOptions:
     folder: Path = option("The folder of the new data set.", argument=True)
     files: tuple[Path, ...] = option("DocMatix's files, parquet or jsonl.", argument=True)
     questions: int = option("A random sample of so many questions.", 1000)
@@ -91,7 +91,7 @@ class Options:
     seed: int = option("Of the sample.", 0)
 
 
-def recall_set(options: Options) -> str:
+def recall_set(options: DocmatixOptions) -> str:
     """Make a recall set for large corpora, as the paper builds one from PDFA and DocMatix."""
     pages, queries = write_recall_set(
         options.folder, options.files, options.questions, options.seed, options.documents
@@ -100,4 +100,4 @@ def recall_set(options: Options) -> str:
 
 
 if __name__ == "__main__":
-    main(recall_set, Options)
+    main(recall_set, DocmatixOptions)

@@ -58,7 +58,7 @@ def fused_run(runs: Sequence[Run], weights: Sequence[float]) -> Run:
 
 
 @dataclass(frozen=True)
-class Options:
+class FusingOptions:
     dataset: str = option("A folder, or a benchmark's name (visrag:mpdocvqa).", argument=True)
     data: Path | None = option("Where copies of the hub's data sets lie, as OWNER/NAME.", None)
     run: tuple[Path, ...] = option("A TREC run; to be given several times.", ())
@@ -66,7 +66,7 @@ class Options:
     to: Path | None = option("Write the fused run here.", None)
 
 
-def fuse(options: Options) -> dict[str, Any]:
+def fuse(options: FusingOptions) -> dict[str, Any]:
     """Join runs by relative scores with given weights: one row of the main table."""
     dataset = open_dataset(options.dataset, options.data)
     runs = [read_run(path, dataset.queries, dataset.image_ids) for path in options.run]
@@ -78,4 +78,4 @@ def fuse(options: Options) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(fuse, Options)
+    main(fuse, FusingOptions)

@@ -89,18 +89,18 @@ def write_known_items(folder: Path, files: Iterable[Path], count: int, seed: int
 
 
 @dataclass(frozen=True)
-class Options:
+class KnownitemOptions:
     folder: Path = option("The folder of the new data set.", argument=True)
     files: tuple[Path, ...] = option("PDFs with a text layer.", argument=True)
     queries: int = option("Queries, at most.", 500)
     seed: int = option("Of the choice of pages and words.", 0)
 
 
-def known_item_set(options: Options) -> str:
+def known_item_set(options: KnownitemOptions) -> str:
     """Make a data set from PDFs alone: pages that somebody has seen before and wants back."""
     made = write_known_items(options.folder, options.files, options.queries, options.seed)
     return f"{options.folder}: {made} queries on {len(options.files)} PDFs"
 
 
 if __name__ == "__main__":
-    main(known_item_set, Options)
+    main(known_item_set, KnownitemOptions)

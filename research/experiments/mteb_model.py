@@ -190,7 +190,7 @@ def _datasets() -> Any:
 
 
 @dataclass(frozen=True)
-class Options:
+class MtebModelOptions:
     dataset: str = option("A folder, or a benchmark's name (visrag:mpdocvqa).", argument=True)
     model: str = option("A name in mteb's registry.", argument=True)
     data: Path | None = option("Where copies of the hub's data sets lie, as OWNER/NAME.", None)
@@ -198,7 +198,7 @@ class Options:
     first_stage: Path | None = option("A TREC run: rerank its first 100 instead of searching.", None)
 
 
-def judge_model(options: Options) -> dict[str, Any]:
+def judge_model(options: MtebModelOptions) -> dict[str, Any]:
     """Judge a model of mteb's registry on a data set."""
     dataset = open_dataset(options.dataset, options.data)
     first = read_run(options.first_stage, dataset.queries, dataset.image_ids) if options.first_stage else None
@@ -210,4 +210,4 @@ def judge_model(options: Options) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(judge_model, Options)
+    main(judge_model, MtebModelOptions)

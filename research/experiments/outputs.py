@@ -103,7 +103,7 @@ def _best(names: list[str], scores: np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 @dataclass(frozen=True)
-class Options:
+class OutputsOptions:
     dataset: str = option("A folder, or a benchmark's name (visrag:mpdocvqa).", argument=True)
     data: Path | None = option("Where copies of the hub's data sets lie, as OWNER/NAME.", None)
     from_run: Path | None = option("A TREC run.", None)
@@ -112,7 +112,7 @@ class Options:
     run: Path | None = option("Write the run here.", None)
 
 
-def judge(options: Options) -> dict[str, Any]:
+def judge(options: OutputsOptions) -> dict[str, Any]:
     """Judge other people's systems by what they put out."""
     dataset = open_dataset(options.dataset, options.data)
     facts: dict[str, Any] = {"dataset": dataset.name}
@@ -133,4 +133,4 @@ def judge(options: Options) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(judge, Options)
+    main(judge, OutputsOptions)

@@ -133,12 +133,12 @@ def _ndcg(path: Path) -> float:
 
 
 @dataclass(frozen=True)
-class Options:
+class PaperOptions:
     folder: Path = option("A folder of NAME.json files (vsplade eval) for each row.", argument=True)
     name: str | None = option("The folder is one row, called so.", None)
 
 
-def own_rows(options: Options) -> str:
+def own_rows(options: PaperOptions) -> str:
     """Rows of the paper's main table from results of one's own."""
     if options.name is not None:
         return measured_row(options.folder, options.name)
@@ -149,4 +149,4 @@ def own_rows(options: Options) -> str:
 
 
 if __name__ == "__main__":
-    main(own_rows, Options)
+    main(own_rows, PaperOptions)

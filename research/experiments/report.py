@@ -293,12 +293,12 @@ def _cell(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Options:
+class ReportOptions:
     folder: Path = option("OUT of the scripts in research/runs.", argument=True)
     out: Path = option("The page to write.", Path("report.html"))
 
 
-def report(options: Options) -> dict[str, Any]:
+def report(options: ReportOptions) -> dict[str, Any]:
     """Every table and figure of the paper as one HTML page."""
     text, missing = page(options.folder)
     options.out.write_text(text, "utf-8")
@@ -306,4 +306,4 @@ def report(options: Options) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(report, Options)
+    main(report, ReportOptions)

@@ -130,18 +130,18 @@ def write_pages(folder: Path, texts: Iterable[str], count: int, fewest_words: in
 
 
 @dataclass(frozen=True)
-class Options:
+class TypesetPagesOptions:
     folder: Path = option("The folder of the new data set.", argument=True)
     files: tuple[Path, ...] = option("Texts: parquet, jsonl or jsonl.gz.", argument=True)
     count: int = option("A random sample of so many texts.", 1000)
     seed: int = option("Of the sample.", 0)
 
 
-def typeset(options: Options) -> str:
+def typeset(options: TypesetPagesOptions) -> str:
     """Set texts as one-page PDFs: the same words once as text and once as pixels."""
     made = write_pages(options.folder, source_texts(options.files), options.count, seed=options.seed)
     return f"{options.folder}: {made} pages"
 
 
 if __name__ == "__main__":
-    main(typeset, Options)
+    main(typeset, TypesetPagesOptions)
