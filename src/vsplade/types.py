@@ -278,8 +278,13 @@ class TextReadingEncoder(Protocol):
 class MeaningEncoder(Protocol):
     """An encoder that also says what pages and queries are about. No network may run for a query."""
 
+    @property
+    def has_meaning(self) -> bool:
+        """False where meaning was left out: then no page and no query has any."""
+        ...
+
     def encode_meaning(self, text: str) -> Direction | None:
-        """Of a query; None where meaning is left out, or where no word tells what is meant."""
+        """Of a query; None without meaning, or where no word tells what is meant."""
         ...
 
     def meant_by(self, asked: Sequence[str], page: SparseVector) -> list[list[str]]:

@@ -157,8 +157,7 @@ class Library:
     def by_meaning(self) -> bool:
         """Whether pages are also found by what they are about."""
         encoder = self.index.encoder
-        # asked with a word that tells something: of others not even an encoder with meaning makes anything
-        return isinstance(encoder, MeaningEncoder) and encoder.encode_meaning("lighthouse") is not None
+        return isinstance(encoder, MeaningEncoder) and encoder.has_meaning
 
     @property
     def inline_pages(self) -> int:
