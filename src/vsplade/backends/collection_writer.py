@@ -45,10 +45,6 @@ def read_manifest(collection: Collection) -> dict[str, Any]:
     return found
 
 
-def stored_identity(manifest: dict[str, Any]) -> EncoderIdentity:
-    return EncoderIdentity(manifest["encoder"], manifest["fingerprint"], manifest["vocabulary"])
-
-
 class CollectionWriter(PageWriter):
     """Pages are visible as soon as they are sent; a commit says that all of them are there."""
 
@@ -61,7 +57,7 @@ class CollectionWriter(PageWriter):
             if not self._collection.exists() or self._collection.record(MANIFEST) is None:
                 self._begin(identity)
             self._manifest = read_manifest(self._collection)
-            check_encoder(self.where, stored_identity(self._manifest), identity)
+            check_encoder(self.where, EncoderIdentity.from_json(self._manifest), identity)
             self._restore()
         except BaseException:
             self._collection.close()
@@ -75,14 +71,7 @@ class CollectionWriter(PageWriter):
         if not 1 <= identity.terms <= MAX_VOCABULARY:
             raise InputError(f"a vocabulary of {identity.terms} terms cannot be indexed.")
         self._collection.create()
-        first: dict[str, JsonValue] = {
-            "format": FORMAT,
-            "encoder": identity.name,
-            "fingerprint": identity.fingerprint,
-            "vocabulary": identity.terms,
-            "generation": 0,
-            "keys": [],
-        }
+        first: dict[str, JsonValue] = {"format": FORMAT, **identity.to_json(), "generation": 0, "keys": []}
         self._collection.write_records({MANIFEST: first})
 
     def _restore(self) -> None:

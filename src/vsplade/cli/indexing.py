@@ -368,9 +368,7 @@ def stats(index_dir: Where, as_json: bool) -> None:
     index = open_index(index_dir)
     facts = {
         "index": str(index_dir),
-        "encoder": index.identity.name,
-        "fingerprint": index.identity.fingerprint,
-        "vocabulary": index.identity.terms,
+        **index.identity.to_json(),
         "commit": index.generation,
         **index.statistics(),
     }

@@ -107,9 +107,7 @@ class ShardFolder:
             "shard": f"{stem}.parquet",
             "rows": len(pages),
             "bytes": len(body),
-            "encoder": identity.name,
-            "fingerprint": identity.fingerprint,
-            "vocabulary": identity.terms,
+            **identity.to_json(),
         }
         lines = [json.dumps(line) for line in (first, *files)]
         self.put(f"{stem}.jsonl", "".join(f"{line}\n" for line in lines).encode())
@@ -127,9 +125,10 @@ class ShardFolder:
     def _committed(self, stem: str) -> Committed:
         try:
             first, *lines = map(json.loads, self.read(f"{stem}.jsonl").splitlines())
-            identity = EncoderIdentity(first["encoder"], first["fingerprint"], first["vocabulary"])
             files = tuple(line for line in lines if isinstance(line["path"], str))
-            return Committed(stem, int(first["rows"]), int(first["bytes"]), identity, files)
+            return Committed(
+                stem, int(first["rows"]), int(first["bytes"]), EncoderIdentity.from_json(first), files
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{self.where}/{stem}.jsonl: this list of input files is damaged. Delete it and run the same "

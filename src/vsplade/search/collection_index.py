@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vsplade.backends.address import parse_address
 from vsplade.backends.collection import FoundRow, Narrowing, Row, batched, key_of
-from vsplade.backends.collection_writer import STATE, read_manifest, stored_identity, stored_page
+from vsplade.backends.collection_writer import STATE, read_manifest, stored_page
 from vsplade.backends.connect import connect
 from vsplade.encode import as_built
 from vsplade.errors import InputError
@@ -71,7 +71,7 @@ class CollectionIndex(PageIndex):
 
     def _use(self, manifest: dict[str, Any]) -> None:
         if self._encoder is not None:
-            stored = stored_identity(manifest)
+            stored = EncoderIdentity.from_json(manifest)
             self._encoder = as_built(self._encoder, stored.fingerprint)
             check_encoder(self.where, stored, EncoderIdentity.of(self._encoder))
         self._manifest = manifest
@@ -101,7 +101,7 @@ class CollectionIndex(PageIndex):
 
     @property
     def identity(self) -> EncoderIdentity:
-        return stored_identity(self._manifest)
+        return EncoderIdentity.from_json(self._manifest)
 
     def refresh(self) -> bool:
         newest = read_manifest(self._collection)
