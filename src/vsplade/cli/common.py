@@ -209,6 +209,14 @@ def say(message: str = "") -> None:
     click.echo(_for_terminal(message))
 
 
+def report(facts: object, as_json: bool, text: str) -> None:
+    """The result: for programs, or for people."""
+    if as_json:
+        print_json(facts)
+    else:
+        say(text)
+
+
 def note(message: str) -> None:
     """Anything that is not the result: progress, hints, warnings."""
     click.echo(_for_terminal(message), err=True)

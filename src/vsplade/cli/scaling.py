@@ -15,6 +15,7 @@ from vsplade.cli.common import (
     print_json,
     printable,
     progress_bar,
+    report,
     say,
     size,
 )
@@ -43,10 +44,9 @@ def merge(indexes: tuple[Path, ...], output: Path, as_json: bool) -> None:
 
     with progress_bar(None, "pages") as update:
         pages, segments = join_indexes(indexes, output, update)
-    if as_json:
-        print_json({"index": str(output), "joined": len(indexes), "pages": pages, "segments": segments})
-    else:
-        say(f"Joined {len(indexes)} indexes into {printable(str(output))}: {count(pages, 'page')}.")
+    facts = {"index": str(output), "joined": len(indexes), "pages": pages, "segments": segments}
+    text = f"Joined {len(indexes)} indexes into {printable(str(output))}: {count(pages, 'page')}."
+    report(facts, as_json, text)
 
 
 @click.command()

@@ -16,9 +16,8 @@ from vsplade.cli.common import (
     json_option,
     note,
     password_options,
-    print_json,
     printable,
-    say,
+    report,
 )
 from vsplade.errors import InputError, VspladeError
 
@@ -111,10 +110,8 @@ def serve(
     (begin_apart if settings.in_one_process else begin_index)(where, encoder, read_only)
     count = workers or (1 if settings.in_one_process else max(1, (os.cpu_count() or 1) // 2))
     supervisor = Supervisor(settings, host, port, count, note)
-    if as_json:
-        print_json({"url": supervisor.url, "index": settings.index_dir, "workers": count, "pid": os.getpid()})
-    else:
-        say(f"Serving {printable(str(index_dir))} at {supervisor.url} (ctrl-C ends it)")
+    facts = {"url": supervisor.url, "index": settings.index_dir, "workers": count, "pid": os.getpid()}
+    report(facts, as_json, f"Serving {printable(str(index_dir))} at {supervisor.url} (ctrl-C ends it)")
     supervisor.run()
 
 

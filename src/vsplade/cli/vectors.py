@@ -23,10 +23,9 @@ from vsplade.cli.common import (
     note,
     note_failures,
     password_options,
-    print_json,
     printable,
     progress_bar,
-    say,
+    report,
     workers_option,
 )
 from vsplade.cli.outputs import check_output
@@ -139,13 +138,13 @@ def encode(
                 from vsplade.scale.ray_encode import Cluster, encode_on_ray
 
                 cluster = Cluster(ray_address, ray_workers, ray_cpus, ray_gpus)
-                report = encode_on_ray(paths, encoder, *given, cluster, update, retry_failed)
+                done = encode_on_ray(paths, encoder, *given, cluster, update, retry_failed)
             else:
                 from vsplade.encode import load_encoder
                 from vsplade.scale.encode_run import encode_to_shards
 
-                report = encode_to_shards(paths, load_encoder(encoder), *given, update, retry_failed)
-        return print_encoded(report, as_json)
+                done = encode_to_shards(paths, load_encoder(encoder), *given, update, retry_failed)
+        return print_encoded(done, as_json)
     if on_ray:
         raise InputError("--ray writes Parquet shards: give --parquet DIR instead of --output.")
     from vsplade.encode import load_encoder
@@ -156,31 +155,24 @@ def encode(
     check_output(cast(Path, output), source.files)
     export_vectors(source, chosen.vocabulary, cast(Path, output), form, scale)
     note_failures(source.problems)
-    if as_json:
-        failures = [asdict(problem) for problem in source.problems]
-        facts = {"pages": source.pages, "output": str(output), "format": form, "encoder": chosen.name}
-        print_json({**facts, "failed": len(failures), "failures": failures})
-    else:
-        say(f"Wrote {count(source.pages, 'vector')} to {printable(str(output))}.")
+    failures = [asdict(problem) for problem in source.problems]
+    facts = {"pages": source.pages, "output": str(output), "format": form, "encoder": chosen.name}
+    facts |= {"failed": len(failures), "failures": failures}
+    report(facts, as_json, f"Wrote {count(source.pages, 'vector')} to {printable(str(output))}.")
     return SOME_FAILED if source.problems else 0
 
 
-def print_encoded(report: EncodeReport, as_json: bool) -> int:
-    note_failures(report.problems)
-    facts = report.to_json()
-    if as_json:
-        print_json(facts)
-    else:
-        say(
-            f"Wrote {count(report.pages, 'page')} to {printable(report.output)}, which has "
-            f"{count(report.pages_in_all, 'page')} in {count(report.shards, 'shard')}; {report.seconds:.1f} s"
-            + (
-                f", {facts['pages_per_s'] or 0:.1f} pages/s, {facts['pages_per_core_s'] or 0:.1f} a core"
-                if report.pages
-                else ""
-            )
-        )
-    return SOME_FAILED if report.problems else 0
+def print_encoded(done: EncodeReport, as_json: bool) -> int:
+    note_failures(done.problems)
+    facts = done.to_json()
+    text = (
+        f"Wrote {count(done.pages, 'page')} to {printable(done.output)}, which has "
+        f"{count(done.pages_in_all, 'page')} in {count(done.shards, 'shard')}; {done.seconds:.1f} s"
+    )
+    if done.pages:
+        text += f", {facts['pages_per_s'] or 0:.1f} pages/s, {facts['pages_per_core_s'] or 0:.1f} a core"
+    report(facts, as_json, text)
+    return SOME_FAILED if done.problems else 0
 
 
 class EncodedPages:
@@ -249,10 +241,8 @@ def export(index_dir: Where, output: str, form: str, scale: float, as_json: bool
 
         check_output(Path(output))
         pages = export_vectors(index, index.encoder.vocabulary, Path(output), form, scale)
-    if as_json:
-        print_json({"pages": pages, "output": output, "format": form})
-    else:
-        say(f"Wrote {count(pages, 'vector')} to {printable(output)}.")
+    facts = {"pages": pages, "output": output, "format": form}
+    report(facts, as_json, f"Wrote {count(pages, 'vector')} to {printable(output)}.")
 
 
 @click.command("import")
@@ -275,10 +265,8 @@ def import_command(
         if form == PARQUET
         else _add_vectors(Path(source), index_dir, form, scale, encoder)
     )
-    if as_json:
-        print_json({"pages": pages, "index": str(index_dir)})
-    else:
-        say(f"Added {count(pages, 'vector')} to {printable(str(index_dir))}.")
+    facts = {"pages": pages, "index": str(index_dir)}
+    report(facts, as_json, f"Added {count(pages, 'vector')} to {printable(str(index_dir))}.")
 
 
 def _add_vectors(source: Path, index_dir: Where, form: str, scale: float, encoder: str | None) -> int:
