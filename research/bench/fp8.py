@@ -11,9 +11,10 @@ faster. The speed is that of torch's own scaled product beside bfloat16's: docs/
 
 from __future__ import annotations
 
+import argparse
+import json
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from research.bench.full_size import write_model
 from research.bench.paper_encoding import draw_pages, load_pages, seconds
-from research.command import main, option
 from vsplade.encode import load_encoder
 from vsplade.evaluate.evaluator import evaluate_dataset
 from vsplade.evaluate.hub import open_dataset
@@ -112,28 +112,27 @@ def speed() -> list[dict[str, object]]:
     return rows
 
 
-@dataclass(frozen=True)
-class Fp8Options:
-    model: str | None = option("A folder or hub name; default: random weights of the released size.", None)
-    small: bool = option("Tiny random weights, to try this on a CPU.", False)
-    pages: int = option("Pages drawn to compare vectors of.", 4)
-    dataset: str | None = option("Also NDCG@5 on this data set, as vsplade eval takes it.", None)
-    data: Path | None = option("Where copies of the hub's data sets lie, as OWNER/NAME.", None)
-    speed: bool = option("Time products on a GPU instead.", False)
-
-
-def fp8(options: Fp8Options) -> Any:
-    """What 8-bit products would cost and bring the paper's model: loss and speed, apart."""
-    if options.speed:
-        return speed()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", help="a folder or hub name; default: random weights of the released size")
+    parser.add_argument("--small", action="store_true", help="tiny random weights, to try this on a CPU")
+    parser.add_argument("--pages", type=int, default=4, help="pages drawn to compare vectors of")
+    parser.add_argument("--dataset", help="also NDCG@5 on this data set, as vsplade eval takes it")
+    parser.add_argument("--data", type=Path, help="where copies of the hub's data sets lie, as OWNER/NAME")
+    parser.add_argument("--speed", action="store_true", help="time products on a GPU instead")
+    given = parser.parse_args()
+    if given.speed:
+        print(json.dumps(speed(), indent=1))
+        return
     with tempfile.TemporaryDirectory() as work:
-        encoder = load_encoder(options.model or str(write_model(Path(work) / "model", options.small)))
-        paths = draw_pages(Path(work) / "pages", options.pages, 1)
+        model = given.model or str(write_model(Path(work) / "model", given.small))
+        encoder = load_encoder(model)
+        paths = draw_pages(Path(work) / "pages", given.pages, 1)
         found = loss(encoder, list(load_pages(paths, encoder.longest_edge, 1)))
-        if options.dataset:
-            found |= quality(encoder, options.dataset, options.data)
-        return found
+        if given.dataset:
+            found |= quality(encoder, given.dataset, given.data)
+        print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":
-    main(fp8, Fp8Options)
+    main()

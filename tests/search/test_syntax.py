@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from vsplade.encode import load_encoder
 from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.encode.text import TextEncoder
-from vsplade.errors import InputError
 from vsplade.ingest.job import index_paths
 from vsplade.search.index import Index
 from vsplade.search.summary import what_is_missing
@@ -147,13 +146,6 @@ def test_searches_are_those_of_a_search_page_by_page(
             assert [hit.id for hit in best] == [hit.id for hit in hits if hit.score >= least]
             filtered = index.search(query, k=50, filter={"even": True})
             assert {hit.id for hit in filtered} == {id for id in right if int(id) % 2 == 0}
-
-
-@pytest.mark.parametrize("least", [float("nan"), float("inf"), -1.0])
-def test_a_least_score_is_a_number_from_0_up(tmp_path: Path, least: float) -> None:
-    index, _ = indexed(tmp_path, TextEncoder(), ["harbour"])
-    with pytest.raises(InputError, match="min_score is"):
-        index.search("harbour", min_score=least)
 
 
 def indexed(

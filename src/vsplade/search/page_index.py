@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from vsplade.encode import as_built, load_index_encoder
 from vsplade.encode.query_length import check_query_length
-from vsplade.errors import InputError, VspladeError
+from vsplade.errors import VspladeError
 from vsplade.search.conditions import Conditions, conditions, encode, notes, query_words
 from vsplade.search.explain import explain, explain_meaning
 from vsplade.search.filters import Filter
@@ -178,8 +177,6 @@ class PageIndex(ABC):
 
         Each result reads as a list of hits, which are made when first looked at.
         """
-        if not 0 <= min_score < math.inf:
-            raise InputError(f"min_score is {min_score}; it must be a number from 0 up.")
         encode = self._encode_words if words_only else self.encode_query
         wanted = [self._conditions(query if where is None else where) for query in queries]
         request = BatchRequest(queries, wanted, encode, k, Filter.of(filter), threads)
