@@ -7,6 +7,7 @@ at each page that comes back, so that every engine gives the same results.
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from vsplade.errors import EngineError
 from vsplade.store.durable import to_bytes
 from vsplade.store.manifest import JsonValue
 from vsplade.store.meaning_windows import MAX_WINDOWS
@@ -24,6 +26,15 @@ FORMAT = 1
 """Of what is kept on an engine; another number is refused."""
 MANIFEST = "manifest"
 """The record that makes a collection an index: whose vectors these are, and the number of the commit."""
+
+
+def check_version(engine: str, version: str, oldest: tuple[int, int], where: str) -> None:
+    numbers = re.search(r"(\d+)\.(\d+)", version)
+    if numbers is None or (int(numbers[1]), int(numbers[2])) < oldest:
+        needed = ".".join(map(str, oldest))
+        raise EngineError(
+            f"{where}: this is {engine} {version}; {needed} or newer is needed. Nothing was changed."
+        )
 
 
 def key_of(page_id: str) -> str:
