@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ from vsplade.errors import InputError, PageError
 from vsplade.ingest.hashing import Content, Hasher
 from vsplade.ingest.moves import adopt_moved, find_moved, is_gone
 from vsplade.ingest.progress import Estimate, Progress, show_progress
-from vsplade.ingest.records import CHANGED, FileRecord, read_records, write_record
+from vsplade.ingest.records import CHANGED, PROBLEM, FileRecord, own_metadata, read_records, write_record
 from vsplade.ingest.report import IngestReport
 from vsplade.pages import (
     Discovery,
@@ -40,11 +40,6 @@ from vsplade.pages import (
 from vsplade.store.manifest import JsonValue
 from vsplade.store.page_writer import PageWriter
 from vsplade.types import Encoder, Json, Metadata, Page, PageVector, SparseVector
-
-PROBLEM = "problem:"
-"""Before a path: what could not be read of that file at the last try, kept in the index's state."""
-OWN_KEYS = ("path", "doc_id", "page_num", "pages", "width", "height", "hash")
-"""Metadata that every page gets; a user's own keys must be others."""
 
 
 def index_paths(
@@ -252,7 +247,7 @@ class _Job:
         """The user's own values: those given, or, where none are, those that the file has already."""
         if self._metadata is None:
             return dict(old.metadata) if old else {}
-        return _checked(self._metadata(path) if callable(self._metadata) else self._metadata)
+        return own_metadata(self._metadata(path) if callable(self._metadata) else self._metadata)
 
     def _fail(self, problem: FileProblem) -> None:
         self._estimate.failed(problem)
@@ -342,10 +337,3 @@ class _Job:
         self._changing = False
         self._uncommitted = 0
         self._committed_at = time.monotonic()
-
-
-def _checked(metadata: Mapping[str, Json]) -> dict[str, Json]:
-    reserved = sorted(set(metadata) & set(OWN_KEYS))
-    if reserved:
-        raise InputError(f"The metadata key {reserved[0]!r} is taken: every page has {', '.join(OWN_KEYS)}.")
-    return dict(metadata)

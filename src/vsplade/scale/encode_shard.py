@@ -17,8 +17,7 @@ from vsplade.encode.keyed import encode_rendered
 from vsplade.errors import PageError
 from vsplade.exchange.shard_folder import Line, ShardFolder, open_place
 from vsplade.ingest.hashing import Content, Hasher
-from vsplade.ingest.job import PROBLEM
-from vsplade.ingest.records import CHANGED, FileRecord
+from vsplade.ingest.records import CHANGED, PROBLEM, FileRecord
 from vsplade.pages import FileProblem, Limits, SourceFile, render_for, usable
 from vsplade.scale.encode_tasks import EncodeTask, InputFile
 from vsplade.store.identity import EncoderIdentity
