@@ -23,6 +23,7 @@ from research.command import main, option
 from research.experiments.stopwords import LUCENE
 from vsplade.encode.tokenizer import Tokenizer, normalise, split_words
 from vsplade.errors import InputError
+from vsplade.evaluate.dataset import write_questions
 from vsplade.pages import SourceFile, render, usable
 
 LENGTHS = (3, 4, 5, 6, 7)
@@ -79,12 +80,10 @@ def write_known_items(folder: Path, files: Iterable[Path], count: int, seed: int
     (folder / "pdfs").mkdir(parents=True, exist_ok=True)
     for file in files:
         shutil.copyfile(file, folder / "pdfs" / file.name)
-    queries = [json.dumps({"_id": f"q{n}", "text": query}) for n, (query, _) in enumerate(pairs)]
-    qrels = ["query-id\tcorpus-id\tscore", *(f"q{n}\t{page}\t1" for n, (_, page) in enumerate(pairs))]
     layers = [json.dumps({"_id": page, "text": text}, ensure_ascii=False) for page, text in texts.items()]
     (folder / "texts.jsonl").write_text("\n".join(layers) + "\n", encoding="utf-8")
-    (folder / "queries.jsonl").write_text("\n".join(queries) + "\n", encoding="utf-8")
-    (folder / "qrels.tsv").write_text("\n".join(qrels) + "\n", encoding="utf-8")
+    judged = ((f"q{n}", page, 1) for n, (_, page) in enumerate(pairs))
+    write_questions(folder, {f"q{n}": query for n, (query, _) in enumerate(pairs)}, judged)
     return len(pairs)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from research.command import main, option
 from vsplade.errors import InputError
+from vsplade.evaluate.dataset import write_questions
 from vsplade.evaluate.tables import read_rows
 
 WIDTH, HEIGHT, MARGIN = 595.0, 842.0, 64.0
@@ -117,15 +118,15 @@ def write_pages(folder: Path, texts: Iterable[str], count: int, fewest_words: in
     random.Random(seed).shuffle(chosen)
     (folder / "pdfs").mkdir(parents=True, exist_ok=True)
     typesetter = _Typesetter()
-    pages, queries, qrels = [], [], ["query-id\tcorpus-id\tscore"]
+    pages: list[str] = []
+    queries: dict[str, str] = {}
     for number, text in enumerate(chosen[:count]):
         name, lines = f"text{number:05d}", list(typesetter.lines(text))
         typesetter.write(folder / "pdfs" / f"{name}.pdf", lines)
         pages.append(json.dumps({"_id": f"{name}_1", "text": " ".join(lines)}, ensure_ascii=False))
-        queries.append(json.dumps({"_id": f"q{number}", "text": " ".join(lines[0].split()[:8])}))
-        qrels.append(f"q{number}\t{name}_1\t1")
-    for file, rows in (("texts.jsonl", pages), ("queries.jsonl", queries), ("qrels.tsv", qrels)):
-        (folder / file).write_text("\n".join(rows) + "\n", "utf-8")
+        queries[f"q{number}"] = " ".join(lines[0].split()[:8])
+    (folder / "texts.jsonl").write_text("\n".join(pages) + "\n", "utf-8")
+    write_questions(folder, queries, ((f"q{n}", f"text{n:05d}_1", 1) for n in range(len(pages))))
     return len(pages)
 
 
