@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 Json = str | int | float | bool | None
+Progress = Callable[[int, int], None]
+"""Called with how much is done, and how much there is."""
 Metadata = Mapping[str, Any]
 """Values are ``Json``, or lists of it (tags): a filter holds where it holds for one of the values."""
 

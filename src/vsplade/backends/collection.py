@@ -92,7 +92,7 @@ class MetadataCondition(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowing:
+class Prefilter:
     """Which pages may be found. What an engine cannot express it leaves out: it then finds more."""
 
     conditions: tuple[MetadataCondition, ...] = ()
@@ -128,17 +128,17 @@ class Collection(Protocol):
 
     def fetch(self, keys: Sequence[str], thumbnails: bool = False) -> dict[str, Row]: ...
 
-    def briefs(self, narrowing: Narrowing) -> Iterator[FoundRow]:
+    def briefs(self, prefilter: Prefilter) -> Iterator[FoundRow]:
         """All pages, in no order, without their vectors."""
         ...
 
-    def count(self, narrowing: Narrowing) -> int: ...
+    def count(self, prefilter: Prefilter) -> int: ...
 
-    def search(self, queries: Sequence[SparseVector], k: int, narrowing: Narrowing) -> list[list[FoundRow]]:
+    def search(self, queries: Sequence[SparseVector], k: int, prefilter: Prefilter) -> list[list[FoundRow]]:
         """The ``k`` pages with the largest inner products, which are their scores."""
         ...
 
-    def nearest(self, direction: Direction, k: int, narrowing: Narrowing) -> list[FoundRow]:
+    def nearest(self, direction: Direction, k: int, prefilter: Prefilter) -> list[FoundRow]:
         """The ``k`` pages whose best window is nearest; the score is its cosine."""
         ...
 
@@ -154,14 +154,14 @@ class Collection(Protocol):
 
 
 def nearest_pages(
-    find: Callable[[int], Sequence[tuple[str, float]]], k: int, narrowing: Narrowing, most: int
+    find: Callable[[int], Sequence[tuple[str, float]]], k: int, prefilter: Prefilter, most: int
 ) -> dict[str, float]:
     """The keys of ``k`` pages and the cosine of the best window of each, best first.
 
     ``find(limit)`` gives pages' keys and cosines of so many windows; more are asked for until there are
     enough pages.
     """
-    limit = 4 * k if narrowing.among is None else MAX_WINDOWS * len(narrowing.among)
+    limit = 4 * k if prefilter.among is None else MAX_WINDOWS * len(prefilter.among)
     while True:
         limit = min(limit, most)
         found, best = find(limit), dict[str, float]()

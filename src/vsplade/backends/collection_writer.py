@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from vsplade.backends.address import parse_address
-from vsplade.backends.collection import FORMAT, MANIFEST, Collection, Narrowing, Row, key_of
+from vsplade.backends.collection import FORMAT, MANIFEST, Collection, Prefilter, Row, key_of
 from vsplade.backends.connect import connect
 from vsplade.errors import EngineError, IndexFormatError, InputError
 from vsplade.store.identity import EncoderIdentity, check_encoder
@@ -38,9 +38,9 @@ def read_manifest(collection: Collection) -> dict[str, Any]:
             f"{collection.where}`."
         )
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        told = found.get("format") if isinstance(found, dict) else found
+        other = found.get("format") if isinstance(found, dict) else found
         raise IndexFormatError(
-            f"{collection.where}: this index is of format {told!r}; this version of vsplade reads {FORMAT}."
+            f"{collection.where}: this index is of format {other!r}; this version of vsplade reads {FORMAT}."
         )
     return found
 
@@ -82,7 +82,7 @@ class CollectionWriter(PageWriter):
 
     @property
     def pages(self) -> int:
-        return self._collection.count(Narrowing())
+        return self._collection.count(Prefilter())
 
     @property
     def vocabulary(self) -> int:

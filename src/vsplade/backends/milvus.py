@@ -13,7 +13,7 @@ from pymilvus import MilvusException
 from vsplade.backends.address import Address
 from vsplade.backends.collection import (
     FoundRow,
-    Narrowing,
+    Prefilter,
     Row,
     batched,
     joined_windows,
@@ -126,7 +126,7 @@ class MilvusCollection:
         found: dict[str, Row] = {}
         with self._errors():
             for batch in batched(dict.fromkeys(keys), BATCH):
-                rows = self._get(self._pages, expression(Narrowing(among=tuple(batch)), "key"), fields)
+                rows = self._get(self._pages, expression(Prefilter(among=tuple(batch)), "key"), fields)
                 windows = self._windows_of(batch)
                 found |= {row["key"]: stored_row(row, windows.get(row["key"])) for row in rows}
         return found
@@ -136,7 +136,7 @@ class MilvusCollection:
             return {}
         rows = self._get(
             self._windows,
-            expression(Narrowing(among=tuple(keys)), "page_key"),
+            expression(Prefilter(among=tuple(keys)), "page_key"),
             ["key", "page_key", "cluster", "direction"],
         )
         return joined_windows(
@@ -157,13 +157,13 @@ class MilvusCollection:
         finally:
             batches.close()
 
-    def briefs(self, narrowing: Narrowing) -> Iterator[FoundRow]:
+    def briefs(self, prefilter: Prefilter) -> Iterator[FoundRow]:
         with self._errors():
-            for row in self._get(self._pages, expression(narrowing, "key"), ["key", "place", "page"]):
+            for row in self._get(self._pages, expression(prefilter, "key"), ["key", "place", "page"]):
                 yield found_row(row, 0.0)
 
-    def count(self, narrowing: Narrowing) -> int:
-        filter = expression(narrowing, "key")
+    def count(self, prefilter: Prefilter) -> int:
+        filter = expression(prefilter, "key")
         with self._errors():
             answer = self._client.query(
                 self._pages, filter=filter, output_fields=["count(*)"], consistency_level=STRONG
@@ -172,7 +172,7 @@ class MilvusCollection:
 
     # -- search ---------------------------------------------------------------------------------------
 
-    def search(self, queries: Sequence[SparseVector], k: int, narrowing: Narrowing) -> list[list[FoundRow]]:
+    def search(self, queries: Sequence[SparseVector], k: int, prefilter: Prefilter) -> list[list[FoundRow]]:
         asked = [as_dict(query) for query in queries]
         with self._errors():
             answers = self._client.search(
@@ -180,27 +180,27 @@ class MilvusCollection:
                 asked,
                 anns_field="vector",
                 limit=k,
-                filter=expression(narrowing, "key"),
+                filter=expression(prefilter, "key"),
                 search_params={"metric_type": "IP", "params": {"drop_ratio_search": 0.0}},
                 output_fields=["key", "place", "page"],
             )
         return [[found_row(hit["entity"], hit["distance"]) for hit in hits] for hits in answers]
 
-    def nearest(self, direction: Direction, k: int, narrowing: Narrowing) -> list[FoundRow]:
+    def nearest(self, direction: Direction, k: int, prefilter: Prefilter) -> list[FoundRow]:
         if self._windows not in self._there:
             return []
         chosen = nearest_pages(
-            lambda limit: self._nearest_windows(direction, limit, narrowing), k, narrowing, MOST_RESULTS
+            lambda limit: self._nearest_windows(direction, limit, prefilter), k, prefilter, MOST_RESULTS
         )
         with self._errors():
             rows = self._get(
-                self._pages, expression(Narrowing(among=tuple(chosen)), "key"), ["key", "place", "page"]
+                self._pages, expression(Prefilter(among=tuple(chosen)), "key"), ["key", "place", "page"]
             )
             pages = {row["key"]: row for row in rows} if chosen else {}
         return [found_row(pages[key], cosine) for key, cosine in chosen.items() if key in pages]
 
     def _nearest_windows(
-        self, direction: Direction, limit: int, narrowing: Narrowing
+        self, direction: Direction, limit: int, prefilter: Prefilter
     ) -> list[tuple[str, float]]:
         with self._errors():
             (hits,) = self._client.search(
@@ -208,7 +208,7 @@ class MilvusCollection:
                 [direction.vector.tolist()],
                 anns_field="direction",
                 limit=limit,
-                filter=expression(narrowing, "page_key", terms=False),
+                filter=expression(prefilter, "page_key", terms=False),
                 search_params={"metric_type": "COSINE", "params": {}},
                 output_fields=["page_key"],
             )

@@ -39,7 +39,7 @@ class ServerStore:
             version = str(self._connected(FIRST_SECONDS).info().version)
         except Exception as error:
             raise EngineError(
-                f"{self._where}: Qdrant cannot be reached ({_told(error)}). Is the server running, and is "
+                f"{self._where}: Qdrant cannot be reached ({_text(error)}). Is the server running, and is "
                 f"{TOKEN} its key?"
             ) from error
         check_version("Qdrant", version, OLDEST, self._where)
@@ -49,7 +49,7 @@ class ServerStore:
         try:
             yield
         except (ApiException, QdrantException, ValueError) as error:
-            raise EngineError(f"{self._where}: Qdrant answered with an error: {_told(error)}.") from error
+            raise EngineError(f"{self._where}: Qdrant answered with an error: {_text(error)}.") from error
 
     def exists(self, name: str) -> bool:
         with self._errors():
@@ -145,5 +145,5 @@ class ServerStore:
         self._client.close()
 
 
-def _told(error: Exception) -> str:
+def _text(error: Exception) -> str:
     return " ".join(str(error).split())[:300].rstrip(".")

@@ -159,9 +159,9 @@ def begin_index(where: Where, encoder: str | None, read_only: bool) -> None:
 def begin_apart(where: Where, encoder: str | None, read_only: bool) -> None:
     """In a process that ends again: what only one can have open is left to the worker."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        told = pool.submit(_trouble, where, encoder, read_only).result()
-    if told:
-        raise InputError(told)
+        trouble = pool.submit(_trouble, where, encoder, read_only).result()
+    if trouble:
+        raise InputError(trouble)
 
 
 def _trouble(where: Where, encoder: str | None, read_only: bool) -> str | None:

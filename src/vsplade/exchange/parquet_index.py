@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,13 @@ from vsplade.search.open_index import open_index
 from vsplade.search.page_index import PageIndex
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.segment import StoredPage, hash_id
+from vsplade.types import Progress
 
 SHARD_PAGES, SHARD_BYTES = 8192, 64 << 20
 """A shard of an export has at most so many pages, and about so many bytes."""
 COMMIT_PAGES = 1 << 16
 _DONE = "shard:"
 """Before a shard's name, in an index's state: it is in. Kept until the whole import is."""
-
-Tell = Callable[[int, int], None]
 
 
 def export_parquet(index: PageIndex, where: str | os.PathLike[str]) -> int:
@@ -57,7 +56,7 @@ def import_parquet(
     where: str | os.PathLike[str],
     index_dir: Where,
     encoder: str | None = None,
-    tell: Tell = lambda done, total: None,
+    progress: Progress = lambda done, total: None,
 ) -> tuple[int, bool]:
     """Add every page of a folder of shards; how many, and whether the run that wrote them was finished.
 
@@ -88,7 +87,7 @@ def import_parquet(
                 uncommitted += len(shard)
                 writer.set_state(_DONE + shard.name, len(shard))
             added += len(shard)
-            tell(added, total)
+            progress(added, total)
             if uncommitted >= COMMIT_PAGES:
                 writer.commit()
                 uncommitted = 0

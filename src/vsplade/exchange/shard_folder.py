@@ -152,14 +152,14 @@ class ShardFolder:
             for name in self.unfinished():
                 yield self._open_shard(name, None)
 
-    def _open_shard(self, name: str, told: Committed | None) -> Shard:
+    def _open_shard(self, name: str, completed: Committed | None) -> Shard:
         shown = f"{self.where}/{name}"
         file = self.open(name)
-        if told is not None and file.seek(0, 2) != told.bytes:
-            raise damaged_shard(shown, f"it has {file.tell():,} bytes and should have {told.bytes:,}")
+        if completed is not None and file.seek(0, 2) != completed.bytes:
+            raise damaged_shard(shown, f"it has {file.tell():,} bytes and should have {completed.bytes:,}")
         file.seek(0)
         shard = Shard(file, shown)
-        if told is not None and (len(shard), shard.identity) != (told.rows, told.identity):
+        if completed is not None and (len(shard), shard.identity) != (completed.rows, completed.identity):
             raise damaged_shard(shown, "it is not the file that its list describes")
         return shard
 

@@ -22,7 +22,7 @@ from vsplade.encode.legibility import is_text_legible
 from vsplade.errors import InputError, PageError
 from vsplade.ingest.hashing import Content, Hasher
 from vsplade.ingest.moves import adopt_moved, find_moved, is_gone
-from vsplade.ingest.progress import Estimate, Progress, show_progress
+from vsplade.ingest.progress import Estimate, show_progress
 from vsplade.ingest.records import CHANGED, PROBLEM, FileRecord, own_metadata, read_records, write_record
 from vsplade.ingest.report import IngestReport
 from vsplade.pages import (
@@ -39,7 +39,7 @@ from vsplade.pages import (
 )
 from vsplade.store.manifest import JsonValue
 from vsplade.store.page_writer import PageWriter
-from vsplade.types import Encoder, Json, Metadata, Page, PageVector, SparseVector
+from vsplade.types import Encoder, Json, Metadata, Page, PageVector, Progress, SparseVector
 
 
 def index_paths(
@@ -255,8 +255,8 @@ class _Job:
         if problem.page and record is not None and record.hash == CHANGED:
             return  # the file is in the report as one that changed
         self.failures.append(problem)
-        told: dict[str, JsonValue] = {"page": problem.page, "reason": problem.reason}
-        self._problems.setdefault(os.path.abspath(problem.path), []).append(told)
+        entry: dict[str, JsonValue] = {"page": problem.page, "reason": problem.reason}
+        self._problems.setdefault(os.path.abspath(problem.path), []).append(entry)
 
     def _store(self, item: RenderedPage, vector: SparseVector) -> None:
         page = item.page

@@ -145,13 +145,13 @@ class _Work:
 
 
 def _line(file: InputFile, record: FileRecord | None, problems: list[FileProblem]) -> Line:
-    told = [{"page": problem.page, "reason": problem.reason} for problem in problems]
+    problems_json = [{"page": problem.page, "reason": problem.reason} for problem in problems]
     state = {FILE_RECORDS + file.path: record.to_json()} if record is not None and record.done else {}
     return {
         "path": file.path,
         "doc_id": file.doc_id,
         "stamp": file.stamp,
         "rows": len(record.done) if record else 0,
-        "problems": told,
-        "state": state | ({PROBLEM + file.path: told} if told else {}),
+        "problems": problems_json,
+        "state": state | ({PROBLEM + file.path: problems_json} if problems_json else {}),
     }

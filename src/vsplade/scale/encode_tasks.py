@@ -63,10 +63,10 @@ def make_plan(
     """
     found, problems = _find(paths)
     if not found:
-        told = (
+        message = (
             f"{problems[0].path} {problems[0].reason}." if problems else "There are no pages in these paths."
         )
-        raise InputError(told)
+        raise InputError(message)
     stamps = dict(found)
     done: set[str] = set()
     names: dict[str, str] = {}
@@ -112,8 +112,8 @@ def _groups(files: Iterable[InputFile]) -> Iterator[list[InputFile]]:
 
 
 def _stem(number: int, files: Sequence[InputFile], identity: EncoderIdentity) -> str:
-    told = [identity.fingerprint, *(f"{file.path}\0{file.doc_id}\0{file.stamp}" for file in files)]
-    return f"part-{number:06d}-{hashlib.sha256(chr(1).join(told).encode()).hexdigest()[:12]}"
+    parts = [identity.fingerprint, *(f"{file.path}\0{file.doc_id}\0{file.stamp}" for file in files)]
+    return f"part-{number:06d}-{hashlib.sha256(chr(1).join(parts).encode()).hexdigest()[:12]}"
 
 
 def _find(paths: Sequence[str]) -> tuple[list[tuple[str, tuple[int, str]]], list[FileProblem]]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.backends.address import parse_address
-from vsplade.backends.collection import FoundRow, Narrowing, Row, batched, key_of
+from vsplade.backends.collection import FoundRow, Prefilter, Row, batched, key_of
 from vsplade.backends.collection_writer import STATE, read_manifest, stored_page
 from vsplade.backends.connect import connect
 from vsplade.encode import as_built
@@ -89,7 +89,7 @@ class CollectionIndex(PageIndex):
 
     @property
     def pages(self) -> int:
-        return self._count(Narrowing())
+        return self._count(Prefilter())
 
     @property
     def generation(self) -> int:
@@ -111,7 +111,7 @@ class CollectionIndex(PageIndex):
         return changed
 
     def document_frequency(self, terms: NDArray[np.uint32]) -> NDArray[np.int64]:
-        counts = [self._count(Narrowing(holding=(((term,),),))) for term in np.asarray(terms).tolist()]
+        counts = [self._count(Prefilter(holding=(((term,),),))) for term in np.asarray(terms).tolist()]
         return np.array(counts, dtype=np.int64)
 
     def state(self, prefix: str = "") -> dict[str, JsonValue]:
@@ -134,23 +134,23 @@ class CollectionIndex(PageIndex):
         return rows[key]
 
     def _in_order(self, filter: Filter) -> list[FoundRow]:
-        pages = self._collection.briefs(Narrowing(filter.conditions))
+        pages = self._collection.briefs(Prefilter(filter.conditions))
         return sorted((page for page in pages if filter.allows(page.metadata)), key=lambda page: page.place)
 
     def ids(self, filter: FilterLike = None) -> Iterator[str]:
         return (page.id for page in self._in_order(Filter.of(filter)))
 
     def __contains__(self, id: object) -> bool:
-        return isinstance(id, str) and self._collection.count(Narrowing(among=(key_of(id),))) > 0
+        return isinstance(id, str) and self._collection.count(Prefilter(among=(key_of(id),))) > 0
 
     def metadata(self, id: str) -> Metadata:
-        for page in self._collection.briefs(Narrowing(among=(key_of(id),))):
+        for page in self._collection.briefs(Prefilter(among=(key_of(id),))):
             return page.metadata
         raise InputError(f"{self.where}: there is no page {id!r} in this index.")
 
     def listed(self, most: int) -> list[tuple[str, Metadata]]:
         """Pages with their metadata, in page order; of more than ``most`` pages just some."""
-        pages = islice(self._collection.briefs(Narrowing()), most)
+        pages = islice(self._collection.briefs(Prefilter()), most)
         return [(page.id, page.metadata) for page in sorted(pages, key=lambda page: page.place)]
 
     def metadata_keys(self) -> list[str]:
@@ -177,7 +177,7 @@ class CollectionIndex(PageIndex):
     def known(self, ids: Sequence[str]) -> dict[str, Metadata]:
         found: dict[str, Metadata] = {}
         for batch in batched(map(key_of, ids), READ_AT_ONCE):
-            pages = self._collection.briefs(Narrowing(among=tuple(batch)))
+            pages = self._collection.briefs(Prefilter(among=tuple(batch)))
             found |= {page.id: page.metadata for page in pages}
         return found
 
@@ -226,16 +226,16 @@ class CollectionIndex(PageIndex):
         if word.wholes and self._any_page(Allowed(filter, Conditions(must=(word,)))):
             return FOUND
         parts = tuple((term,) for term in word.parts)
-        narrowing = Narrowing(filter.conditions, (parts,) if parts else ())
+        prefilter = Prefilter(filter.conditions, (parts,) if parts else ())
         if not parts:
             return NOT_FOUND
         if not filter:
-            return IN_PART if self._count(narrowing) else NOT_FOUND
-        found = any(filter.allows(page.metadata) for page in self._collection.briefs(narrowing))
+            return IN_PART if self._count(prefilter) else NOT_FOUND
+        found = any(filter.allows(page.metadata) for page in self._collection.briefs(prefilter))
         return IN_PART if found else NOT_FOUND
 
     def _any_page(self, allowed: Allowed) -> bool:
-        pages = self._collection.briefs(allowed.narrowing)
+        pages = self._collection.briefs(allowed.prefilter)
         return any(allowed.check(self._collection, batch) for batch in batched(pages, READ_AT_ONCE))
 
     def warm_up(self) -> None:

@@ -18,7 +18,7 @@ from vsplade.errors import VspladeError
 from vsplade.search.conditions import Conditions, conditions, encode, notes, query_words
 from vsplade.search.explain import explain, explain_meaning
 from vsplade.search.filters import Filter
-from vsplade.search.hits import Answered, FoundPages, Hit, Hits
+from vsplade.search.hits import FoundPages, Hit, Hits, SearchContext
 from vsplade.search.query_plan import WORDS_ALONE, Mix, Ranking, checked_query
 from vsplade.search.syntax import has_operators, parse
 from vsplade.store.identity import EncoderIdentity, check_encoder
@@ -183,7 +183,7 @@ class PageIndex(ABC):
         answers = []
         for query, (pages, vector, ranking) in zip(queries, self._find(request), strict=True):
             kept = ranking.at_least(min_score) if min_score > 0 else ranking
-            answers.append(Hits(self._answered(pages, query, vector, kept), kept))
+            answers.append(Hits(self._context(pages, query, vector, kept), kept))
         return answers
 
     @abstractmethod
@@ -284,10 +284,12 @@ class PageIndex(ABC):
             self._nameless = self._encoder is None
             return f"#{term}"
 
-    def _answered(self, pages: FoundPages, query: Query, vector: SparseVector, ranking: Ranking) -> Answered:
+    def _context(
+        self, pages: FoundPages, query: Query, vector: SparseVector, ranking: Ranking
+    ) -> SearchContext:
         words = cache(partial(self.query_words, query))  # every hit that is looked at asks for them
         mix = ranking.mix
-        return Answered(pages, mix.query(vector), self._token, words, mix.cosine_weight, self._meant_by)
+        return SearchContext(pages, mix.query(vector), self._token, words, mix.cosine_weight, self._meant_by)
 
     def _meant_by(self, asked: Sequence[str], page: SparseVector) -> list[list[str]]:
         """Nothing where the encoder that knows is not installed."""

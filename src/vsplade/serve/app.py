@@ -203,8 +203,8 @@ class Server:
 
     async def readiness(self, request: Request) -> Response:
         if not self.library.ready:
-            told = "The server is warming up." if not self.library.trouble else NOT_READY
-            raise RequestError(503, "starting", told, 1)
+            message = "The server is warming up." if not self.library.trouble else NOT_READY
+            raise RequestError(503, "starting", message, 1)
         return JSONResponse({"status": "ready"})
 
     async def prometheus(self, request: Request) -> Response:

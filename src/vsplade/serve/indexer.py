@@ -103,10 +103,10 @@ class Indexer:
                 )
                 return
         failed = job.kind != "delete" and not job.report.get("pages") and bool(job.report.get("failures"))
-        told = job.report["failures"][0]["reason"] if failed else None
+        reason = job.report["failures"][0]["reason"] if failed else None
         with closing(open_index(self._where)) as index:
             generation = index.generation
-        self._store.finish(job, FAILED if failed else DONE, error=told, generation=generation)
+        self._store.finish(job, FAILED if failed else DONE, error=reason, generation=generation)
 
     # -- adding -----------------------------------------------------------------------------------------
 
@@ -143,12 +143,12 @@ class Indexer:
     def _add(self, job: StoredJob, files: list[str]) -> StoredJob:
         encoder = self._load()
         self._forget_removed(files)
-        told = 0.0
+        saved = 0.0
 
         def progress(done: int, total: int) -> None:
-            nonlocal told
-            if time.monotonic() - told > TELL_EVERY:
-                told = time.monotonic()
+            nonlocal saved
+            if time.monotonic() - saved > TELL_EVERY:
+                saved = time.monotonic()
                 self._store.save(replace(job, done=done, total=max(done, total)))
 
         report = index_paths(

@@ -20,7 +20,7 @@ from vsplade.search.collection_index import CollectionIndex
 from vsplade.search.index import Index
 from vsplade.search.open_index import open_index
 from vsplade.search.page_index import PageIndex
-from vsplade.search.page_view import Sight
+from vsplade.search.page_view import PageViews
 from vsplade.serve.contents import Contents, ListedDocument, contents, documents_of
 from vsplade.serve.request_errors import RequestError, not_found
 from vsplade.serve.settings import Settings
@@ -56,7 +56,7 @@ class Library:
         asked = settings.limits
         limits = Limits(max_pages=asked.pages, max_pixels=asked.pixels, max_seconds=min(asked.seconds, 20.0))
         self._viewer = PageViewer(1, limits)
-        self.sight = Sight(self._viewer)
+        self.views = PageViews(self._viewer)
         self.ready = False
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="serve")
         self._working = 0
@@ -91,7 +91,7 @@ class Library:
         if self.index.identity.name.startswith(
             "reader"
         ):  # there may be scans, whose words are read to be marked
-            self.sight.warm_up()
+            self.views.warm_up()
 
     def _compile(self, folder: Path) -> None:
         with open(Path(self._settings.uploads) / ".jobs" / "warm.lock", "w") as lock:

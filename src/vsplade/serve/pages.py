@@ -86,7 +86,7 @@ class PageRoutes:
 
         def look() -> dict[str, Any]:
             matches = self._answers.matches(given["q"], id, *switches)
-            seen = self._library.sight.see(*self._place(id), matches)
+            seen = self._library.views.see(*self._place(id), matches)
             snippet, best = seen.snippet(), seen.best_place()
             return {
                 "id": id,
@@ -105,7 +105,7 @@ class PageRoutes:
         parameters(request, {})
 
         def read() -> dict[str, Any]:
-            words, layer = self._library.sight.words(*self._place(id))
+            words, layer = self._library.views.words(*self._place(id))
             return {"id": id, "text": " ".join(word.text for word in words), "text_layer": layer}
 
         return JSONResponse(await self._library.run(read))

@@ -168,7 +168,7 @@ class Answers:
     def _snippet(self, hit: Hit) -> dict[str, Any] | None:
         """None where the file cannot be read any more; the hit stays one."""
         try:
-            seen = self._library.sight.see(*place_of(hit.id, hit.metadata), hit.explain())
+            seen = self._library.views.see(*place_of(hit.id, hit.metadata), hit.explain())
         except VspladeError:
             return None
         snippet = seen.snippet()

@@ -15,7 +15,7 @@ from vsplade.search.native.answer import answer
 from vsplade.search.native.rescore import word_scores
 from vsplade.search.native.segment_table import SegmentTable
 from vsplade.search.native.simd import LANES
-from vsplade.search.query_plan import Masks, Names, Ranking, Searchable, damaged_result
+from vsplade.search.query_plan import Masks, PackedIds, Ranking, Searchable, damaged_result
 from vsplade.store.array_file import Array
 from vsplade.store.postings import MAX_PAGES, row_stride
 from vsplade.types import QueryVector, SparseVector
@@ -84,7 +84,7 @@ class CompiledEngine:
             raise damaged_result()
         rankings, first = [], 0
         for query, count in enumerate(counts.tolist()):
-            named = Names(places[first : first + count + 1], names)
+            named = PackedIds(places[first : first + count + 1], names)
             rankings.append(Ranking(numbers[query, :count], scores[query, :count], named))
             first += count
         return rankings

@@ -18,7 +18,7 @@ from vsplade.types import SparseVector
 
 
 class CompiledMeaning:
-    """As ``PlainMeaning``, over all segments in one call. Safe on several threads: nothing is written to."""
+    """As ``NumpyMeaning``, over all segments in one call. Safe on several threads: nothing is written to."""
 
     def __init__(self, parts: Sequence[MeaningPart]) -> None:
         self._table = SegmentTable([(part.segment, part.base) for part in parts])
