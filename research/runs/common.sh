@@ -22,7 +22,7 @@ vsplade() { "$PYTHON" -m vsplade "$@"; }
 # each FLAG VALUE...: the flag before every value.
 each() { flag=$1; shift; for value; do printf '%s %s ' "$flag" "$value"; done; }
 
-experiment() { "$PYTHON" -m research.experiments "$@"; }
+experiment() { "$PYTHON" -m research.experiments "$@" --json; }
 
 # keep FILE COMMAND...: what it prints, on the screen and in FILE; a failure ends the script and leaves no FILE.
 keep() {
