@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -19,6 +19,7 @@ from vsplade.errors import InputError
 from vsplade.search.by_meaning import DEPTH
 from vsplade.search.collection_search import Allowed, by_words, with_meaning
 from vsplade.search.conditions import Conditions
+from vsplade.search.contents import Contents, contents_of_pages
 from vsplade.search.filters import Filter
 from vsplade.search.hits import FoundPages
 from vsplade.search.page_index import BatchRequest, FilterLike, PageIndex, Query
@@ -28,6 +29,7 @@ from vsplade.store.manifest import JsonValue
 from vsplade.store.segment import StoredPage
 from vsplade.types import FOUND, IN_PART, NOT_FOUND, Encoder, Metadata, QueryWord, SparseVector, WordMatch
 
+LISTED_PAGES = 100_000
 READ_AT_ONCE = 200
 """Pages whose vectors are read in one request."""
 
@@ -148,10 +150,11 @@ class CollectionIndex(PageIndex):
             return page.metadata
         raise InputError(f"{self.where}: there is no page {id!r} in this index.")
 
-    def listed(self, most: int) -> list[tuple[str, Metadata]]:
-        """Pages with their metadata, in page order; of more than ``most`` pages just some."""
-        pages = islice(self._collection.briefs(Prefilter()), most)
-        return [(page.id, page.metadata) for page in sorted(pages, key=lambda page: page.place)]
+    def contents(self, keys: Iterable[str]) -> Contents:
+        """An engine has no list of documents: ``LISTED_PAGES`` pages are looked through for one."""
+        some = islice(self._collection.briefs(Prefilter()), LISTED_PAGES)
+        pages = sorted(some, key=lambda page: page.place)
+        return contents_of_pages([(page.id, page.metadata) for page in pages], keys)
 
     def metadata_keys(self) -> list[str]:
         """Those that any page ever had."""

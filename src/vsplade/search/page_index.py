@@ -16,6 +16,7 @@ from vsplade.encode import as_built, load_index_encoder
 from vsplade.encode.query_length import check_query_length
 from vsplade.errors import VspladeError
 from vsplade.search.conditions import Conditions, conditions, encode, notes, query_words
+from vsplade.search.contents import Contents
 from vsplade.search.explain import explain, explain_meaning
 from vsplade.search.filters import Filter
 from vsplade.search.hits import FoundPages, Hit, Hits, SearchContext
@@ -156,6 +157,10 @@ class PageIndex(ABC):
     @abstractmethod
     def known(self, ids: Sequence[str]) -> dict[str, Metadata]:
         """The metadata of those of these pages that are there."""
+
+    @abstractmethod
+    def contents(self, keys: Iterable[str]) -> Contents:
+        """The documents, and the values of these metadata keys. An engine looks at some pages only."""
 
     def vectors(self) -> Iterator[tuple[str, SparseVector]]:
         """Every live page's id and vector, in page order."""

@@ -178,7 +178,7 @@ class Server:
         return {
             "version": vsplade.__version__,
             "pages": index.pages,
-            "documents": len(library.contents().documents),
+            "documents": len(library.contents()[0]),
             "bytes": library.bytes,
             "generation": index.generation,
             "encoder": index.identity.name,
@@ -196,7 +196,7 @@ class Server:
         }
 
     async def facets(self, request: Request) -> Response:
-        return JSONResponse({"facets": (await self.library.run(self.library.contents)).facets})
+        return JSONResponse({"facets": (await self.library.run(self.library.contents))[1]})
 
     async def health(self, request: Request) -> Response:
         return JSONResponse({"status": "ok"})
