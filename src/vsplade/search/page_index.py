@@ -188,7 +188,7 @@ class PageIndex(ABC):
         answers = []
         for query, (pages, vector, ranking) in zip(queries, self._find(request), strict=True):
             kept = ranking.at_least(min_score) if min_score > 0 else ranking
-            answers.append(Hits(self._context(pages, query, vector, kept), kept))
+            answers.append(Hits(self._answered(pages, query, vector, kept), kept))
         return answers
 
     @abstractmethod
@@ -289,7 +289,7 @@ class PageIndex(ABC):
             self._nameless = self._encoder is None
             return f"#{term}"
 
-    def _context(
+    def _answered(
         self, pages: FoundPages, query: Query, vector: SparseVector, ranking: Ranking
     ) -> SearchContext:
         words = cache(partial(self.query_words, query))  # every hit that is looked at asks for them
