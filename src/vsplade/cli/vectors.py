@@ -128,32 +128,46 @@ def encode(
     if (output is None) == (parquet is None):
         raise InputError("Say where the vectors go: give --output FILE or --parquet DIR, one of them.")
     on_ray = ray or ray_address is not None
-    if parquet is not None:
-        from vsplade.exchange.shard_folder import ShardFolder
-        from vsplade.scale.encode_shard import EncodeOptions
+    allowed = make_limits(limits)
+    if output is not None:
+        if on_ray:
+            raise InputError("--ray writes Parquet shards: give --parquet DIR instead of --output.")
+        return _encode_to_file(paths, output, encoder, allowed, workers, form, scale, as_json)
+    from vsplade.exchange.shard_folder import ShardFolder
+    from vsplade.scale.encode_shard import EncodeOptions
 
-        given = ShardFolder(parquet), EncodeOptions(make_limits(limits), workers)
-        with progress_bar(None, "files") as update:
-            if on_ray:
-                from vsplade.scale.ray_encode import Cluster, encode_on_ray
+    given = ShardFolder(cast(str, parquet)), EncodeOptions(allowed, workers)
+    with progress_bar(None, "files") as update:
+        if on_ray:
+            from vsplade.scale.ray_encode import Cluster, encode_on_ray
 
-                cluster = Cluster(ray_address, ray_workers, ray_cpus, ray_gpus)
-                done = encode_on_ray(paths, encoder, *given, cluster, update, retry_failed)
-            else:
-                from vsplade.encode import load_encoder
-                from vsplade.scale.encode_run import encode_to_shards
+            cluster = Cluster(ray_address, ray_workers, ray_cpus, ray_gpus)
+            done = encode_on_ray(paths, encoder, *given, cluster, update, retry_failed)
+        else:
+            from vsplade.encode import load_encoder
+            from vsplade.scale.encode_run import encode_to_shards
 
-                done = encode_to_shards(paths, load_encoder(encoder), *given, update, retry_failed)
-        return print_encoded(done, as_json)
-    if on_ray:
-        raise InputError("--ray writes Parquet shards: give --parquet DIR instead of --output.")
+            done = encode_to_shards(paths, load_encoder(encoder), *given, update, retry_failed)
+    return print_encoded(done, as_json)
+
+
+def _encode_to_file(
+    paths: tuple[str, ...],
+    output: Path,
+    encoder: str | None,
+    limits: Limits,
+    workers: int | None,
+    form: str,
+    scale: float,
+    as_json: bool,
+) -> int:
     from vsplade.encode import load_encoder
     from vsplade.exchange.vector_files import export_vectors
 
     chosen = load_encoder(encoder)
-    source = EncodedPages(paths, chosen, make_limits(limits), workers)
-    check_output(cast(Path, output), source.files)
-    export_vectors(source, chosen.vocabulary, cast(Path, output), form, scale)
+    source = EncodedPages(paths, chosen, limits, workers)
+    check_output(output, source.files)
+    export_vectors(source, chosen.vocabulary, output, form, scale)
     note_failures(source.problems)
     failures = [asdict(problem) for problem in source.problems]
     facts = {"pages": source.pages, "output": str(output), "format": form, "encoder": chosen.name}

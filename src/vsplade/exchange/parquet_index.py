@@ -64,15 +64,7 @@ def import_parquet(
     An interrupted import goes on where it stopped.
     """
     folder = ShardFolder(where)
-    if not folder.names():
-        raise InputError(f"{folder.where}: there is no such folder, or it is empty.")
-    if next(iter(folder.shards()), None) is None:
-        raise InputError(f"{folder.where}: there are no Parquet shards with pages in this folder.")
-    if folder.committed() and (strays := folder.unfinished()):
-        raise InputError(
-            f"{folder.where}/{strays[0]}: this shard is not finished: the run that wrote it died, or is "
-            "still at work. Run the same `vsplade encode` again, then this command."
-        )
+    _check_complete(folder)
     present = open_index(index_dir) if stored_encoder(index_dir) is not None else None
     total = _check_ids(folder, present)
     wanted = _identity(folder, index_dir, encoder) if present is None else _same(folder, present)
@@ -80,12 +72,12 @@ def import_parquet(
         added, uncommitted = 0, 0
         for shard in folder.shards():
             shard.check(wanted)
-            known = writer.state(_DONE)
-            if known.get(_DONE + shard.name) != len(shard):
+            done = _DONE + shard.name
+            if writer.state(_DONE).get(done) != len(shard):
                 for page in shard.pages():
                     writer.add(page.id, page.vector, page.metadata, page.thumbnail)
                 uncommitted += len(shard)
-                writer.set_state(_DONE + shard.name, len(shard))
+                writer.set_state(done, len(shard))
             added += len(shard)
             progress(added, total)
             if uncommitted >= COMMIT_PAGES:
@@ -96,6 +88,18 @@ def import_parquet(
         for key in writer.state(_DONE):
             writer.set_state(key, None)
     return added, bool(folder.get_json(FINISHED)) or not folder.committed()
+
+
+def _check_complete(folder: ShardFolder) -> None:
+    if not folder.names():
+        raise InputError(f"{folder.where}: there is no such folder, or it is empty.")
+    if next(iter(folder.shards()), None) is None:
+        raise InputError(f"{folder.where}: there are no Parquet shards with pages in this folder.")
+    if folder.committed() and (strays := folder.unfinished()):
+        raise InputError(
+            f"{folder.where}/{strays[0]}: this shard is not finished: the run that wrote it died, or is "
+            "still at work. Run the same `vsplade encode` again, then this command."
+        )
 
 
 def _state(folder: ShardFolder) -> dict[str, Any]:
