@@ -54,17 +54,17 @@ class Hit:
 
         From the file's text layer, or read from the pixels where there is none.
         """
-        return list(self.look().marks)
+        return list(self.view().marks)
 
     def snippet(self, words: int = 28) -> str:
         """The words around the place where most of the query stands together."""
-        return self.look().snippet(words).text
+        return self.view().snippet(words).text
 
-    def look(self) -> PageView:
+    def view(self) -> PageView:
         """The page's words, and those of the query among them."""
         from vsplade.search.page_view import place_of, shared_page_views
 
-        return shared_page_views().see(*place_of(self.id, self.metadata), self.explain())
+        return shared_page_views().view(*place_of(self.id, self.metadata), self.explain())
 
 
 class FoundPages(HasIds, Protocol):

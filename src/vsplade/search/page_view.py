@@ -119,7 +119,7 @@ class PageViews:
         with self._reading:
             _read(Images.new("L", (64, 64), "white"))
 
-    def see(self, path: str, number: int, matches: Iterable[TermMatch]) -> PageView:
+    def view(self, path: str, number: int, matches: Iterable[TermMatch]) -> PageView:
         words, layer = self.words(path, number)
         return PageView(words, tuple(find_marks(words, matched_tokens(matches))), layer)
 

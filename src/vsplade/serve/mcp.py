@@ -78,7 +78,7 @@ def make_server(index_dir: Where) -> MCPServer:
             place = _place(index, page_id)
             image = shared_page_views().image(*place, IMAGE_EDGE)
             if query:
-                marks = shared_page_views().see(*place, index.explain(query, page_id)).marks
+                marks = shared_page_views().view(*place, index.explain(query, page_id)).marks
                 image = draw_marks(image, [mark.box for mark in marks])
         buffer = io.BytesIO()
         image.convert("RGB").save(buffer, "JPEG", quality=85)

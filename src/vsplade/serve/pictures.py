@@ -46,7 +46,7 @@ class Pictures:
     def marked(self, page_id: str, metadata: Metadata, edge: int, matches: Sequence[TermMatch]) -> bytes:
         def make() -> bytes:
             views, place = self._library.views, place_of(page_id, metadata)
-            marks = views.see(*place, matches).marks
+            marks = views.view(*place, matches).marks
             return to_jpeg(draw_marks(views.image(*place, edge), [mark.box for mark in marks]))
 
         asked = tuple((match.token, round(match.product, 4)) for match in matches)
