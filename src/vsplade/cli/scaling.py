@@ -15,7 +15,6 @@ from vsplade.cli.common import (
     print_json,
     printable,
     progress_bar,
-    report,
     say,
     size,
 )
@@ -44,9 +43,10 @@ def merge(indexes: tuple[Path, ...], output: Path, as_json: bool) -> None:
 
     with progress_bar(None, "pages") as update:
         pages, segments = join_indexes(indexes, output, update)
-    facts = {"index": str(output), "joined": len(indexes), "pages": pages, "segments": segments}
-    text = f"Joined {len(indexes)} indexes into {printable(str(output))}: {count(pages, 'page')}."
-    report(facts, as_json, text)
+    if as_json:
+        print_json({"index": str(output), "joined": len(indexes), "pages": pages, "segments": segments})
+    else:
+        say(f"Joined {len(indexes)} indexes into {printable(str(output))}: {count(pages, 'page')}.")
 
 
 @click.command()
@@ -92,7 +92,7 @@ def plan(
     """Tell how large an index of so many pages is, how fast, and how many machines it needs."""
     from vsplade.scale import capacity
 
-    need = capacity.plan(
+    told = capacity.plan(
         capacity.parse_count(pages),
         terms,
         qps,
@@ -101,35 +101,35 @@ def plan(
         meaning=not words_only,
     )
     if as_json:
-        print_json(need.to_json())
+        print_json(told.to_json())
         return
-    say(f"{count(need.pages, 'page')} with {terms:g} terms each, {qps:g} queries a second")
-    for name, value in _rows(need):
+    say(f"{count(told.pages, 'page')} with {terms:g} terms each, {qps:g} queries a second")
+    for name, value in _rows(told):
         say(f"  {name:<34} {value}")
     note(
         "Measured up to 10 million pages; beyond that it is arithmetic. docs/scale-out.md has the constants."
     )
 
 
-def _rows(need: Capacity) -> list[tuple[str, str]]:
-    costs = need.encoding
-    copies = count(need.replicas, "copy", "copies")
-    why = "" if need.limit == "none" else f", because of {need.limit}"
+def _rows(told: Capacity) -> list[tuple[str, str]]:
+    costs = told.encoding
+    copies = count(told.replicas, "copy", "copies")
+    why = "" if told.limit == "none" else f", because of {told.limit}"
 
     def money(key: str) -> str:
         return "" if costs[key] is None else f", {costs[key]:,.2f} in money"
 
     return [
-        ("index on disk", size(need.index_bytes)),
-        ("of it read by searches", size(need.search_bytes)),
-        ("segments", f"{need.segments:,}"),
-        ("memory in use", size(need.ram_bytes)),
-        ("building the index", f"{need.build_core_s / 3600:,.2f} core hours"),
-        ("joining shards into one index", f"{need.join_core_s / 3600:,.2f} core hours"),
-        ("search, all pages on one core", f"{need.search_s * 1000:,.2f} ms (k = 10)"),
-        ("machines", f"{need.machines:,}: {count(need.shards, 'shard')}, {copies} of each"),
-        ("of", f"{need.machine.cores} cores and {need.machine.ram_gib:g} GiB{why}"),
-        ("search in one shard", f"{need.shard_search_s * 1000:,.2f} ms"),
+        ("index on disk", size(told.index_bytes)),
+        ("of it read by searches", size(told.search_bytes)),
+        ("segments", f"{told.segments:,}"),
+        ("memory in use", size(told.ram_bytes)),
+        ("building the index", f"{told.build_core_s / 3600:,.2f} core hours"),
+        ("joining shards into one index", f"{told.join_core_s / 3600:,.2f} core hours"),
+        ("search, all pages on one core", f"{told.search_s * 1000:,.2f} ms (k = 10)"),
+        ("machines", f"{told.machines:,}: {count(told.shards, 'shard')}, {copies} of each"),
+        ("of", f"{told.machine.cores} cores and {told.machine.ram_gib:g} GiB{why}"),
+        ("search in one shard", f"{told.shard_search_s * 1000:,.2f} ms"),
         ("encoding a million pages, CPU", f"{costs['cpu_core_hours']:,.1f} core hours{money('cpu_cost')}"),
         (
             "encoding a million pages, H200",
