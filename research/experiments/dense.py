@@ -22,7 +22,7 @@ from research.command import main, option
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.evaluate.dataset import Dataset, read_page_texts
 from vsplade.evaluate.hub import open_dataset
-from vsplade.evaluate.measures import measure
+from vsplade.evaluate.measures import measure, rounded
 from vsplade.evaluate.runs import Run, write_run
 
 Matrix = NDArray[np.float32]
@@ -182,7 +182,7 @@ def dense_baseline(options: DenseOptions) -> dict[str, Any]:
         "dataset": dataset.name,
         "model": options.model,
         "index": options.index,
-        **{name: round(value, 4) for name, value in measure(dataset.qrels, result.run).items()},
+        **rounded(measure(dataset.qrels, result.run)),
         "pages": len(texts),
         "dimensions": result.dimensions,
         "embed_s": round(result.embed_s, 1),

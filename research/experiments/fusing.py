@@ -15,7 +15,7 @@ from research.command import main, option
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.hub import open_dataset
-from vsplade.evaluate.measures import measure
+from vsplade.evaluate.measures import measure, rounded
 from vsplade.evaluate.runs import Run, read_run, write_run
 from vsplade.search.fuse import fuse_runs, tune_weights
 
@@ -73,7 +73,7 @@ def fuse(options: FusingOptions) -> dict[str, Any]:
     fused = fused_run(runs, options.weights)
     if options.to:
         write_run(options.to, fused, tag="fused")
-    scores = {name: round(value, 4) for name, value in measure(dataset.qrels, fused).items()}
+    scores = rounded(measure(dataset.qrels, fused))
     return {"dataset": dataset.name, "weights": list(options.weights), **scores}
 
 

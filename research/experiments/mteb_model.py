@@ -23,7 +23,7 @@ from vsplade.encode.keyed import encode_keyed
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.hub import open_dataset
-from vsplade.evaluate.measures import measure
+from vsplade.evaluate.measures import measure, rounded
 from vsplade.evaluate.runs import Run, ranked, read_run, write_run
 from vsplade.pages import NO_PIXELS, fit, to_grey_or_rgb
 from vsplade.search.index import Index
@@ -205,7 +205,7 @@ def judge_model(options: MtebModelOptions) -> dict[str, Any]:
     run = mteb_run(dataset, options.model, first_stage=first)
     if options.run:
         write_run(options.run, run, tag=options.model.split("/")[-1])
-    scores = {name: round(value, 4) for name, value in measure(dataset.qrels, run).items()}
+    scores = rounded(measure(dataset.qrels, run))
     return {"dataset": options.dataset, "model": options.model, **scores}
 
 

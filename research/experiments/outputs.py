@@ -24,7 +24,7 @@ from research.command import main, option
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.hub import open_dataset
-from vsplade.evaluate.measures import flops, measure
+from vsplade.evaluate.measures import flops, measure, rounded
 from vsplade.evaluate.runs import Run, ranked, read_run, write_run
 from vsplade.jsonl import read_objects
 from vsplade.search.rerank import Vectors, max_sim
@@ -129,7 +129,7 @@ def judge(options: OutputsOptions) -> dict[str, Any]:
         facts["flops"] = round(cost, 3)
     if options.run:
         write_run(options.run, run, tag=options.run.stem)
-    return {**facts, **{name: round(value, 4) for name, value in measure(dataset.qrels, run).items()}}
+    return {**facts, **rounded(measure(dataset.qrels, run))}
 
 
 if __name__ == "__main__":

@@ -237,7 +237,7 @@ def _rerank(data: Dataset, report: EvalReport, model: str, depth: int) -> tuple[
     from dataclasses import replace
 
     from vsplade.evaluate.late_interaction import recall_ceiling, rerank_dataset
-    from vsplade.evaluate.measures import averages, per_query
+    from vsplade.evaluate.measures import averages, per_query, rounded
     from vsplade.search.rerank import ColModernVbert
 
     run = rerank_dataset(data, report.run, ColModernVbert(model), depth)
@@ -246,7 +246,7 @@ def _rerank(data: Dataset, report: EvalReport, model: str, depth: int) -> tuple[
         "model": model,
         "depth": depth,
         "recall_ceiling": round(recall_ceiling(data.qrels, report.run, depth), 6),
-        "before": {name: round(value, 6) for name, value in report.measures.items()},
+        "before": rounded(report.measures, 6),
     }
     name = f"{report.encoder}, reranked by {model}"
     return replace(report, encoder=name, measures=averages(values), per_query=values, run=run), facts

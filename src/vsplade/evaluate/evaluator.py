@@ -19,7 +19,7 @@ from vsplade.encode.text import TextEncoder, TextOptions
 from vsplade.errors import InputError, PageError
 from vsplade.evaluate.dataset import Dataset, load_dataset, read_page_texts
 from vsplade.evaluate.kept_vectors import PageVectors
-from vsplade.evaluate.measures import PerQuery, active_terms, averages, flops, per_query
+from vsplade.evaluate.measures import PerQuery, active_terms, averages, flops, per_query, rounded
 from vsplade.evaluate.runs import Run
 from vsplade.pages import FileProblem, SourceFile, render_for, usable
 from vsplade.search.open_index import open_index
@@ -57,19 +57,18 @@ class EvalReport:
 
     def to_json(self, per_query: bool = False) -> Json:
         """Plain values only; ``per_query`` adds every measure of every query."""
-        rounded = {name: round(value, 6) for name, value in self.measures.items()}
         result: Json = {
             "dataset": self.dataset,
             "encoder": self.encoder,
             "fingerprint": self.fingerprint,
-            **rounded,
+            **rounded(self.measures, 6),
             "queries": self.queries,
             "pages": self.pages,
             "pages_per_s": None if self.pages_per_s is None else round(self.pages_per_s, 3),
             "active_terms": round(self.active_terms, 3),
             "query_terms": round(self.query_terms, 3),
             "flops": round(self.flops, 6),
-            "query_ms": {name: round(value, 4) for name, value in self.query_ms.items()},
+            "query_ms": rounded(self.query_ms),
             "notes": list(self.notes),
         }
         if per_query:
