@@ -20,7 +20,8 @@ import click
 from vsplade.cli import run
 from vsplade.cli.common import json_option, print_json
 
-Step = Callable[..., dict[str, Any]]
+Step = Callable[..., Any]
+"""Returns what is printed: facts by name, rows of them, or a text."""
 
 
 def option(help: str, default: Any = MISSING, **extra: Any) -> Any:
@@ -35,12 +36,7 @@ def command(step: Step, *classes: type, **fixed: Any) -> click.Command:
     @json_option
     def call(as_json: bool, **given: Any) -> None:
         built = [one(**{f.name: given[f.name] for f in dataclasses.fields(one)}) for one in classes]
-        result = step(*built, **fixed)
-        if as_json:
-            print_json(result)
-        else:
-            for name, value in result.items():
-                click.echo(f"{name}: {value}")
+        _print(step(*built, **fixed), as_json)
 
     for one in reversed(classes):
         hints = get_type_hints(one)
@@ -49,6 +45,23 @@ def command(step: Step, *classes: type, **fixed: Any) -> click.Command:
     return click.command(help=inspect.getdoc(step), context_settings={"help_option_names": ["-h", "--help"]})(
         call
     )
+
+
+def _print(result: Any, as_json: bool) -> None:
+    """Facts as lines, a table as text, all else as JSON."""
+    if result is None:
+        return
+    if isinstance(result, str):
+        click.echo(result.rstrip("\n"))
+    elif as_json or not (isinstance(result, dict) and all(map(_is_plain, result.values()))):
+        print_json(result)
+    else:
+        for name, value in result.items():
+            click.echo(f"{name}: {value}")
+
+
+def _is_plain(value: Any) -> bool:
+    return not isinstance(value, dict | list | tuple)
 
 
 def run_step(arguments: Sequence[str], step: Step, *classes: type, **fixed: Any) -> int:
@@ -62,6 +75,8 @@ def main(step: Step, *classes: type, **fixed: Any) -> None:
 
 def _parameter(one: dataclasses.Field[Any], hint: Any) -> Callable[[Any], Any]:
     kind, several = _click_type(hint)
+    if "choices" in one.metadata:
+        kind = click.Choice(one.metadata["choices"])
     if one.metadata.get("argument"):
         shown = one.name.upper() + ("..." if several else "")
         return click.argument(
@@ -72,8 +87,6 @@ def _parameter(one: dataclasses.Field[Any], hint: Any) -> Callable[[Any], Any]:
     given: dict[str, Any] = {} if required else {"default": one.default}
     if hint is bool:
         return click.option(flag, one.name, is_flag=True, help=one.metadata["help"])
-    if "choices" in one.metadata:
-        kind = click.Choice(one.metadata["choices"])
     return click.option(
         flag, one.name, type=kind, required=required, multiple=several, help=one.metadata["help"],
         show_default=one.default not in (None, "", MISSING), **given,

@@ -23,7 +23,7 @@ from vsplade.encode.with_text import PairedEncoder
 from vsplade.errors import InputError
 from vsplade.search.adaptive_engine import AdaptiveEngine, WorkBudget
 from vsplade.search.index import Index
-from vsplade.search.native.work_queue import Shares
+from vsplade.search.native.work_queue import WorkQueue
 from vsplade.search.query_plan import NOTHING, Ranking, Searchable
 from vsplade.store.array_file import Array
 from vsplade.store.postings import Inverted, invert
@@ -90,7 +90,7 @@ class TwoStageIndex:
             asked = vectors[share.start : share.stop]
             found[share.start : share.stop] = engine.search(asked, k, self._masks, proposed)
 
-        Shares(len(vectors), threads, AT_ONCE).work_off(work)
+        WorkQueue(len(vectors), threads, AT_ONCE).work_off(work)
         return found
 
     def recall(self, vectors: Sequence[SparseVector], k: int = 10) -> float:

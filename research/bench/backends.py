@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from research.bench.corpus import CorpusSpec, generate, make_queries
+from research.bench.measured import say
 from research.command import main, option
 from vsplade.backends.address import Where
 from vsplade.backends.open_writer import open_writer
@@ -32,14 +32,14 @@ ROUNDING = 2e-6
 
 
 @dataclass(frozen=True)
-class Options:
+class BackendsOptions:
     address: str = option("where the engine's index is; it must not exist yet")
     pages: int = option("pages of the corpus", 100_000)
     queries: int = option("queries that are compared", 200)
     k: int = option("results a query", 10)
 
 
-def compare(options: Options) -> dict[str, Any]:
+def compare(options: BackendsOptions) -> dict[str, Any]:
     spec = CorpusSpec(options.pages, piece_pages=min(options.pages, 5000))
     queries = make_queries(spec, options.queries)
     folder = Path(tempfile.mkdtemp(prefix="vsplade-backends-"))
@@ -70,18 +70,11 @@ def compare(options: Options) -> dict[str, Any]:
 
 def _measure(place: Where, spec: CorpusSpec, queries: Sequence[SparseVector], k: int) -> dict[str, Any]:
     started = time.perf_counter()
-    number = 0
     with open_writer(place, EncoderIdentity("bench", "1", spec.vocabulary)) as writer:
         for piece in generate(spec):
-            for start, end in zip(piece.offsets[:-1].tolist(), piece.offsets[1:].tolist(), strict=True):
-                vector = SparseVector(piece.terms[start:end], piece.weights[start:end])
-                writer.add(f"p{number}", vector, {"page_num": number})
-                number += 1
-            print(
-                f"{place}: {number:,} pages in {time.perf_counter() - started:.0f} s",
-                file=sys.stderr,
-                flush=True,
-            )
+            for page, vector in piece.vectors():
+                writer.add(f"p{page}", vector, {"page_num": page})
+            say(f"{place}: {piece.first_page + len(piece):,} pages")
     write_s = time.perf_counter() - started
     index = open_index(place)
     index.search(queries[0], k)
@@ -110,4 +103,4 @@ def agree(found: Sequence[Hit], expected: Sequence[Hit]) -> bool:
 
 
 if __name__ == "__main__":
-    main(compare, Options)
+    main(compare, BackendsOptions)

@@ -8,13 +8,11 @@ font asks for (pdfium's loose character boxes). Only terms that stand on the pag
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import json
-import random
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,11 @@ import pypdfium2
 import pypdfium2.raw as raw
 from numpy.typing import NDArray
 
+from research.bench.measured import text_layer_pages
+from research.command import main, option
 from vsplade.encode import load_encoder
 from vsplade.encode.tokenizer import Tokenizer, normalise, split_words
-from vsplade.pages import FileProblem, discover, name_files, render
+from vsplade.errors import InputError
 from vsplade.types import Box, Page, PlacingEncoder
 
 Letter = tuple[str, Box]
@@ -105,14 +105,8 @@ def compare(box: Box, places: list[Box]) -> tuple[float, float, float, float]:
 
 def choose(files: list[Path], edge: int, words: int, count: int) -> list[tuple[Page, dict[int, list[Box]]]]:
     """A sample of the pages, with the places of their terms."""
-    pages = [
-        result.page
-        for result in render(name_files(discover(files).files), edge)
-        if not isinstance(result, FileProblem) and len((result.page.text or "").split()) >= words
-    ]
-    pages = random.Random(0).sample(pages, min(count, len(pages)))
     chosen = []
-    for page in pages:
+    for page in text_layer_pages(files, edge, words, count):
         document = pypdfium2.PdfDocument(page.path)
         if not document[page.number - 1].get_rotation():
             chosen.append((page, true_boxes(document[page.number - 1], Tokenizer.load())))
@@ -149,32 +143,28 @@ def measure(
     return {"all_terms": summary(np.array(every)), f"top{top}": summary(np.array(heaviest))}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--encoder", action="append", help="may be repeated; default: reader")
-    parser.add_argument("--pages", type=int, default=60, help="a random sample of so many pages")
-    parser.add_argument("--words", type=int, default=50, help="skip pages with fewer words than this")
-    parser.add_argument("--top", type=int, default=20, help="the heaviest terms, counted apart")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    report: dict[str, Any] = {}
-    for name in options.encoder or ["reader"]:
+@dataclass(frozen=True)
+class BoxesOptions:
+    files: tuple[Path, ...] = option("PDFs with a text layer.", argument=True)
+    encoder: tuple[str, ...] = option("May be given several times.", ("reader",))
+    pages: int = option("A random sample of so many pages.", 60)
+    words: int = option("Skip pages with fewer words than this.", 50)
+    top: int = option("The heaviest terms, counted apart.", 20)
+
+
+def boxes(options: BoxesOptions) -> dict[str, Any]:
+    """Do the reader's boxes lie on the words? Judged by the text layers of PDFs."""
+    report = {}
+    for name in options.encoder:
         encoder = load_encoder(name)
         if not isinstance(encoder, PlacingEncoder):
-            parser.error(f"the encoder {name!r} does not tell places")
-        pages = choose(options.files, encoder.longest_edge, options.words, options.pages)
+            raise InputError(f"The encoder {name!r} does not tell places.")
+        pages = choose(list(options.files), encoder.longest_edge, options.words, options.pages)
         if not pages:
-            parser.error("no page has a text layer with so many words")
+            raise InputError("No page has a text layer with so many words.")
         report[name] = {"pages": len(pages), **measure(encoder, pages, options.top)}
-    if options.json:
-        print(json.dumps(report))
-        return
-    for name, result in report.items():
-        print(f"{name}, {result['pages']} pages")
-        for kind in list(result)[1:]:
-            print("  " + kind + ": " + ", ".join(f"{key} {value}" for key, value in result[kind].items()))
+    return report
 
 
 if __name__ == "__main__":
-    main()
+    main(boxes, BoxesOptions)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit, uint64
@@ -71,6 +72,19 @@ class Piece:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def vector(self, row: int) -> SparseVector:
+        span = slice(int(self.offsets[row]), int(self.offsets[row + 1]))
+        return SparseVector(self.terms[span], self.weights[span])
+
+    def vectors(self) -> Iterator[tuple[int, SparseVector]]:
+        """Page numbers and vectors."""
+        return ((self.first_page + row, self.vector(row)) for row in range(len(self)))
+
+
+def page_facts(page: int) -> dict[str, Any]:
+    """Metadata of a made-up page: documents have 20 pages."""
+    return {"doc_id": f"d{page // 20}", "page_num": page % 20 + 1}
 
 
 @dataclass(frozen=True, slots=True)

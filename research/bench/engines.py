@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from research.bench.corpus import CorpusSpec, Piece, Tell, generate
+from research.bench.corpus import CorpusSpec, Piece, Tell, generate, page_facts
 from research.bench.postings import Postings
 from vsplade.types import SparseVector, Windows
 
@@ -92,11 +93,8 @@ class Vsplade(Engine):
                     break
                 windows = self.meaning(piece)
                 making += time.perf_counter() - before
-                for row in range(len(piece)):
-                    span = slice(int(piece.offsets[row]), int(piece.offsets[row + 1]))
-                    vector = SparseVector(piece.terms[span], piece.weights[span], windows[row])
-                    page = piece.first_page + row
-                    writer.add(f"p{page}", vector, {"doc_id": f"d{page // 20}", "page_num": page % 20 + 1})
+                for (page, vector), meaning in zip(piece.vectors(), windows, strict=True):
+                    writer.add(f"p{page}", replace(vector, meaning=meaning), page_facts(page))
         seconds = time.perf_counter() - start - making
         self._folder = folder
         self._index = Index.open(folder, engine="numba")

@@ -10,38 +10,24 @@ processes of the server used, so it does not depend on what else the machine doe
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
 import tempfile
 import time
 import urllib.parse
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from research.bench.measured import family_seconds
 from research.bench.serving import start_server
+from research.command import main, option
 from vsplade import Index, index_paths
 from vsplade.store import manifest
 
 WORDS = 3
-
-
-def processor_ms(root: int) -> float:
-    """Of a process and all below it, so far."""
-    facts = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                facts[int(entry.name)] = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-    family = {root}
-    while more := {pid for pid, fact in facts.items() if int(fact[1]) in family} - family:
-        family |= more
-    return sum(int(facts[pid][11]) + int(facts[pid][12]) for pid in family) / os.sysconf("SC_CLK_TCK") * 1000
 
 
 def words_of(index: Index, page: str) -> str:
@@ -55,13 +41,13 @@ def words_of(index: Index, page: str) -> str:
 
 def look(url: str, asked: list[tuple[str, str]], root: int) -> dict[str, float]:
     walls = []
-    before = processor_ms(root)
+    before = family_seconds(root)
     for page, words in asked:
         address = f"{url}v1/pages/{urllib.parse.quote(page)}/image?q={urllib.parse.quote_plus(words)}"
         started = time.perf_counter()
         urllib.request.urlopen(address, timeout=60).read()
         walls.append((time.perf_counter() - started) * 1000)
-    used = (processor_ms(root) - before) / len(asked)
+    used = 1000 * (family_seconds(root) - before) / len(asked)
     return {
         "median_ms": round(statistics.median(walls)),
         "p90_ms": round(float(np.percentile(walls, 90))),
@@ -70,21 +56,22 @@ def look(url: str, asked: list[tuple[str, str]], root: int) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("files", nargs="+")
-    parser.add_argument("--pages", type=int, default=40)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "vsplade-first-look")
-    given = parser.parse_args()
-    if not manifest.exists(given.folder):
-        index_paths(given.files, given.folder)
-    index = Index.open(given.folder)
+@dataclass(frozen=True)
+class FirstLookOptions:
+    files: tuple[Path, ...] = option("Files to index.", argument=True)
+    pages: int = option("Pages to look at.", 40)
+    folder: Path = option("Where the index is kept.", Path(tempfile.gettempdir()) / "vsplade-first-look")
+
+
+def first_look(options: FirstLookOptions) -> dict[str, Any]:
+    """How long a marked page takes when it is looked at for the first time, and again."""
+    if not manifest.exists(options.folder):
+        index_paths(options.files, options.folder)
+    index = Index.open(options.folder)
     pages = list(index.ids())
-    chosen = pages[:: max(1, len(pages) // (given.pages + 1))][: given.pages + 1]
+    chosen = pages[:: max(1, len(pages) // (options.pages + 1))][: options.pages + 1]
     asked = [(page, words_of(index, page)) for page in chosen]
-    server, url = start_server(given.folder, 1)
+    server, url = start_server(options.folder, 1)
     try:
         look(url, asked[:1], server.pid)  # loads what reads scans
         first = look(url, asked[1:], server.pid)
@@ -92,8 +79,8 @@ def main() -> None:
     finally:
         server.terminate()
         server.wait()
-    print(json.dumps({"pages": len(asked) - 1, "first": first, "again": again}, indent=2))
+    return {"pages": len(asked) - 1, "first": first, "again": again}
 
 
 if __name__ == "__main__":
-    main()
+    main(first_look, FirstLookOptions)

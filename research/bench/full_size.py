@@ -9,10 +9,12 @@ image tokens at their released places; only the lengths of prompts matter here.
 
 from __future__ import annotations
 
-import argparse
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from research.command import main, option
 
 TERMS, EXTRA = 50_368, 40
 SPECIAL = 50_280
@@ -105,11 +107,16 @@ def write_model(folder: Path, small: bool = False) -> Path:
     return folder
 
 
+@dataclass(frozen=True)
+class FullSizeOptions:
+    folder: Path = option("The folder to write.", argument=True)
+    small: bool = option("A few parameters, to try the benchmarks on a CPU.", False)
+
+
+def full_size(options: FullSizeOptions) -> str:
+    """Write a model of the released size with random weights, for measuring speed and memory."""
+    return str(write_model(options.folder, options.small))
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--small", action="store_true")
-    given = parser.parse_args()
-    print(write_model(given.folder, given.small))
+    main(full_size, FullSizeOptions)

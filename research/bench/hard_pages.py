@@ -11,17 +11,17 @@ fonts in ``fonts-urw-base35``.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageFont
 
-from research.bench.reading import processor_seconds
+from research.bench.measured import processor_seconds
+from research.command import main, option
 from vsplade.encode import load_encoder
 from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.encode.tokenizer import Tokenizer
@@ -185,30 +185,29 @@ def measure(encoder: ReaderEncoder, painter: Painter, kind: str, pages: int) -> 
     return {"words": count, **{name: round(value, 3) for name, value in rates.items()}}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--fonts", type=Path, required=True)
-    parser.add_argument("--encoder", default="reader:meaning=false")
-    parser.add_argument("--pages", type=int, default=10, help="of each kind")
-    parser.add_argument("--kind", action="append", choices=list(KINDS))
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    fonts = sorted(path for path in given.fonts.rglob("*.[ot]t[cf]") if "Dingbats" not in path.name)
+@dataclass(frozen=True)
+class HardPagesOptions:
+    fonts: Path = option("A folder with fonts.")
+    encoder: str = option("What reads the pages.", "reader:meaning=false")
+    pages: int = option("Of each kind.", 10)
+    kind: tuple[str, ...] = option("Only this kind; default: all.", (), choices=tuple(KINDS))
+
+
+def hard_pages(options: HardPagesOptions) -> dict[str, Any]:
+    """The share of the words that the reader finds on drawn pages of each kind."""
+    fonts = sorted(path for path in options.fonts.rglob("*.[ot]t[cf]") if "Dingbats" not in path.name)
     fonts = [path for path in fonts if not any(odd in path.name for odd in ("Symbol", "D050000L", "Z003"))]
     tokenizer = Tokenizer.load()
     tokens = (tokenizer.token(term) for term in range(len(tokenizer)))
     words = [token for token in tokens if token.isalpha() and token.isascii() and len(token) >= SHORTEST]
-    encoder = load_encoder(given.encoder)
+    encoder = load_encoder(options.encoder)
     assert isinstance(encoder, ReaderEncoder)
-    report = {
-        kind: measure(encoder, Painter(fonts, words, number), kind, given.pages)
+    return {
+        kind: measure(encoder, Painter(fonts, words, number), kind, options.pages)
         for number, kind in enumerate(KINDS)
-        if kind in (given.kind or KINDS)
+        if kind in (options.kind or KINDS)
     }
-    print(json.dumps(report) if given.json else "\n".join(f"{k}: {v}" for k, v in report.items()))
 
 
 if __name__ == "__main__":
-    main()
+    main(hard_pages, HardPagesOptions)

@@ -8,16 +8,15 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import numpy as np
 
-from research.bench.corpus import CorpusSpec, generate, make_queries
+from research.bench.corpus import CorpusSpec, generate, make_queries, page_facts
 from research.bench.engines import folder_bytes
 from research.command import main, option
 from vsplade.search.index import Index
@@ -70,25 +69,16 @@ def _build(spec: CorpusSpec, folder: Path, number: int, parts: int) -> float:
     """Processor seconds of the index's own work."""
     seconds = 0.0
     with IndexWriter(folder, EncoderIdentity("made-up", "made-up", spec.vocabulary)) as writer:
-        for batch in _pages(spec, number, parts):
+        # Every ``parts``-th piece of the corpus is of this part.
+        for piece in generate(spec, numbers=range(number, spec.pieces, parts)):
+            batch = list(piece.vectors())
             started = time.process_time()
             for page, vector in batch:
-                writer.add(f"p{page}", vector, {"doc_id": f"d{page // 20}", "page_num": page % 20 + 1})
+                writer.add(f"p{page}", vector, page_facts(page))
             seconds += time.process_time() - started
         started = time.process_time()
         writer.commit()
     return seconds + time.process_time() - started
-
-
-def _pages(spec: CorpusSpec, number: int, parts: int) -> Iterator[list[tuple[int, SparseVector]]]:
-    """Every ``parts``-th piece of the corpus is of part ``number``."""
-    for piece in generate(spec, numbers=range(number, spec.pieces, parts)):
-        starts = enumerate(pairwise(piece.offsets.tolist()))
-        spans = ((row, slice(start, end)) for row, (start, end) in starts)
-        yield [
-            (piece.first_page + row, SparseVector(piece.terms[span], piece.weights[span]))
-            for row, span in spans
-        ]
 
 
 def _search(spec: CorpusSpec, parts: Sequence[Path], joined: Path, count: int) -> dict[str, Any]:

@@ -7,13 +7,14 @@ Prints one line a folder: pages looked at, called illegible, and with too few wo
 
 from __future__ import annotations
 
-import argparse
 import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
 
+from research.command import main, option
 from vsplade.encode import load_encoder
 from vsplade.encode.legibility import LEGIBLE, legibility
 from vsplade.encode.reader.reader import ReaderEncoder
@@ -27,22 +28,28 @@ def measure(encoder: ReaderEncoder, path: str, doubt: float) -> float | None:
     return legibility(cells, Tokenizer.load(), doubt)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--sample", type=int, default=200)
-    given = parser.parse_args()
+@dataclass(frozen=True)
+class LegibilityOptions:
+    folders: tuple[Path, ...] = option("Folders with pictures of pages.", argument=True)
+    sample: int = option("Pages of each.", 200)
+
+
+def illegible_pages(options: LegibilityOptions) -> str:
+    """How many pages of a folder are called illegible: one line a folder."""
     encoder = load_encoder("reader")
     assert isinstance(encoder, ReaderEncoder)
-    doubt = float(encoder._config["doubt"])
-    for folder in given.folders:
+    doubt, lines = float(encoder._config["doubt"]), []
+    for folder in options.folders:
         files = [file for file in discover([folder]).files if not file.endswith(".pdf")]
-        chosen = random.Random(0).sample(files, min(given.sample, len(files)))
+        chosen = random.Random(0).sample(files, min(options.sample, len(files)))
         with ThreadPoolExecutor() as pool:
             values = list(pool.map(lambda path: measure(encoder, path, doubt), chosen))
         illegible = sum(value is not None and value < LEGIBLE for value in values)
-        print(f"{folder}: {len(values)} pages, {illegible} illegible, {values.count(None)} too few words")
+        lines.append(
+            f"{folder}: {len(values)} pages, {illegible} illegible, {values.count(None)} too few words"
+        )
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    main()
+    main(illegible_pages, LegibilityOptions)

@@ -9,24 +9,24 @@ time a page of the loading processes and of each kind of thread of this one, and
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import os
 import resource
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from research.bench.reading_gpu import images_of, processor_time, say, upload_batches
+from research.bench.measured import Findings
+from research.bench.reading_gpu import images_of, processor_time, upload_batches
+from research.command import main, option
 from vsplade.encode import load_encoder
 from vsplade.encode.gpu.gpu_reader import TorchReaderEncoder
 from vsplade.encode.gpu.pipeline import finish
 from vsplade.pages import FileProblem, SourceFile, render_for
 from vsplade.types import Page
-
-BEGIN = time.perf_counter()
 
 
 class Feed:
@@ -97,45 +97,41 @@ def gpu_milliseconds(encoder: TorchReaderEncoder, files: Sequence[str]) -> dict[
     return {"batch": encoder.batch, "ms_a_page": round(1000 * sorted(times)[len(times) // 2], 3)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folders", nargs="+", type=Path, help="pages: PDFs or pictures; the first in full")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--workers", type=int, nargs="*", default=[16, 1, 2, 4, 8])
-    parser.add_argument("--seconds", type=float, default=4.0)
-    parser.add_argument("--limit", type=float, default=55.0, help="seconds after which nothing new is begun")
-    parser.add_argument("--batch", type=int)
-    parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
-    encoder = load_encoder(f"reader:device={given.device}")
+@dataclass(frozen=True)
+class LoadingGpuOptions:
+    folders: tuple[Path, ...] = option("Pages: PDFs or pictures; the first in full.", argument=True)
+    out: Path = option("The results (.json).")
+    device: str = option("As torch names it.", "cuda")
+    workers: tuple[int, ...] = option("A number of processes to try.", (16, 1, 2, 4, 8))
+    seconds: float = option("For each rate.", 4.0)
+    limit: float = option("Seconds after which nothing new is begun.", 55.0)
+    batch: int = option("Pages at a time; 0: what suits the GPU's memory.", 0)
+
+
+def loading_gpu(options: LoadingGpuOptions) -> dict[str, Any]:
+    """From PDF pages and scans to vectors on a GPU, by the number of loading processes."""
+    encoder = load_encoder(f"reader:device={options.device}")
     assert isinstance(encoder, TorchReaderEncoder)
-    encoder.batch = given.batch or encoder.batch
-    found: dict[str, Any] = {"processors": len(os.sched_getaffinity(0)), "device": str(encoder.device)}
-    most = max(given.workers)
-    asked = [(folder, most, network) for folder in given.folders for network in (True, False)]
-    asked[2:2] = [(given.folders[0], n, True) for n in given.workers if n != most]
-    for folder in given.folders:  # the first pages of a shape take longer
-        found[f"{folder.name}, warm-up"] = measured(Feed(encoder, images_of(folder), most, 1.5), True)
-        say("warm-up", json.dumps(found[f"{folder.name}, warm-up"]))
+    encoder.batch = options.batch or encoder.batch
+    found = Findings(options.out, options.limit)
+    found |= {"processors": len(os.sched_getaffinity(0)), "device": str(encoder.device)}
+    most = max(options.workers)
+    asked = [(folder, most, network) for folder in options.folders for network in (True, False)]
+    asked[2:2] = [(options.folders[0], n, True) for n in options.workers if n != most]
+
+    def measure(folder: Path, workers: int, seconds: float, network: bool = True) -> dict[str, Any]:
+        return measured(Feed(encoder, images_of(folder), workers, seconds), network)
+
+    for folder in options.folders:  # the first pages of a shape take longer
+        found.step(f"{folder.name}, warm-up", partial(measure, folder, most, 1.5))
     for folder, workers, network in asked:
         name = f"{folder.name}, {workers} loaders" + ("" if network else ", without the network")
-        if time.perf_counter() - BEGIN > given.limit:
-            found[name] = "no time left"
-        else:
-            try:
-                found[name] = measured(Feed(encoder, images_of(folder), workers, given.seconds), network)
-            except Exception as error:  # the other rates are still wanted
-                found[name] = {"failed": f"{type(error).__name__}: {error}"[:500]}
-        say(name, json.dumps(found[name]))
-        given.out.write_text(json.dumps(found, indent=1))
-    for folder in given.folders:
-        if time.perf_counter() - BEGIN < given.limit:
-            found[f"{folder.name}, the network by itself"] = gpu_milliseconds(encoder, images_of(folder))
-    given.out.write_text(json.dumps(found, indent=1))
-    print(json.dumps(found))
+        found.step(name, partial(measure, folder, workers, options.seconds, network))
+    for folder in options.folders:
+        name = f"{folder.name}, the network by itself"
+        found.step(name, partial(gpu_milliseconds, encoder, images_of(folder)))
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    main(loading_gpu, LoadingGpuOptions)

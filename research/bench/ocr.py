@@ -8,7 +8,6 @@ One thread; the rate is pages a second of processor time, so other work on the m
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import importlib.util
 import json
@@ -18,8 +17,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from research.bench.measured import processor_seconds
+from research.command import main, option
+from vsplade.errors import InputError
 from vsplade.evaluate.hub import open_dataset
 
 
@@ -63,37 +67,39 @@ ENGINES = {"unstructured": unstructured, "tesseract": tesseract, "rapidocr": rap
 BEST = "unstructured" if importlib.util.find_spec("unstructured") else "tesseract"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("dataset", help="a data set with images/, or a benchmark's name (visrag:mpdocvqa)")
-    parser.add_argument("--data", type=Path, help="where copies of the hub's data sets lie, as OWNER/NAME")
-    parser.add_argument("texts", type=Path, help="where to write {_id, text} lines (.jsonl.gz)")
-    parser.add_argument("--engine", choices=ENGINES, default=BEST)
-    parser.add_argument("--sample", type=int, help="so many pages, evenly spread, for the speed alone")
-    options = parser.parse_args()
+@dataclass(frozen=True)
+class OcrOptions:
+    dataset: str = option("A data set with images/, or a benchmark's name (visrag:mpdocvqa).", argument=True)
+    texts: Path = option("Where to write {_id, text} lines (.jsonl.gz).", argument=True)
+    data: Path | None = option("Where copies of the hub's data sets lie, as OWNER/NAME.", None)
+    engine: str = option("The OCR program.", BEST, choices=tuple(ENGINES))
+    sample: int = option("So many pages, evenly spread, for the speed alone; 0: all.", 0)
+
+
+def ocr(options: OcrOptions) -> dict[str, Any]:
+    """Write the texts of pages by an OCR program, and say what they cost."""
     dataset = open_dataset(options.dataset, options.data)
     if dataset.image_ids is None:
-        sys.exit(f"{options.dataset} has no images/: OCR reads pictures.")
+        raise InputError(f"{options.dataset} has no images/: OCR reads pictures.")
     pages = list(dataset.files)
     if options.sample:
         pages = pages[:: max(1, len(pages) // options.sample)][: options.sample]
     read = ENGINES[options.engine]()
-    before, start = os.times(), time.perf_counter()
+    before, start = processor_seconds(), time.perf_counter()
     texts = {page.stem: read(page) for page in pages}
-    after, wall = os.times(), time.perf_counter() - start
-    busy = sum(after[:4]) - sum(before[:4])
+    busy, wall = processor_seconds() - before, time.perf_counter() - start
     with gzip.open(options.texts, "wt", encoding="utf-8") as file:
         file.writelines(
             json.dumps({"_id": i, "text": t}, ensure_ascii=False) + "\n" for i, t in texts.items()
         )
-    rate = {
+    return {
+        "engine": options.engine,
         "pages": len(pages),
         "processor_s": busy,
         "wall_s": wall,
         "pages_per_processor_s": len(pages) / busy,
     }
-    print(json.dumps({"engine": options.engine, **rate}))
 
 
 if __name__ == "__main__":
-    main()
+    main(ocr, OcrOptions)

@@ -216,7 +216,7 @@ class Qdrant(Engine):
             start = time.perf_counter()
             for first in range(0, len(piece), self.BATCH):
                 points = [
-                    qe.Point(piece.first_page + row, {"s": self._vector(piece, row)})
+                    qe.Point(piece.first_page + row, {"s": self._vector(piece.vector(row))})
                     for row in range(first, min(first + self.BATCH, len(piece)))
                 ]
                 self._shard.update(qe.UpdateOperation.upsert_points(points))
@@ -226,16 +226,15 @@ class Qdrant(Engine):
         self._shard.optimize()
         return seconds + time.perf_counter() - start
 
-    def _vector(self, piece: Any, row: int) -> Any:
-        span = slice(int(piece.offsets[row]), int(piece.offsets[row + 1]))
-        return self._qe.SparseVector(piece.terms[span].tolist(), piece.weights[span].tolist())
+    def _vector(self, vector: SparseVector) -> Any:
+        return self._qe.SparseVector(vector.terms.tolist(), vector.weights.tolist())
 
     def bytes(self) -> int:
         return folder_bytes(self._folder)
 
     def prepare(self, query: SparseVector, k: int) -> Any:
-        vector = self._qe.SparseVector(query.terms.tolist(), query.weights.tolist())
-        return self._qe.SearchRequest(query=self._qe.Query.Nearest(vector, using="s"), limit=k)
+        asked = self._qe.Query.Nearest(self._vector(query), using="s")
+        return self._qe.SearchRequest(query=asked, limit=k)
 
     def search(self, prepared: Any) -> Any:
         return self._shard.search(prepared)

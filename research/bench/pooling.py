@@ -12,15 +12,46 @@ training it is nearly all.
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
+import multiprocessing
 import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from research.bench.measured import Findings
+from research.bench.paper_encoding import wait
+from research.command import main, option
 
-def measure(given: argparse.Namespace) -> dict[str, float]:
+CHUNKS = (512, 1024, 2048, 4096, 8192)
+"""Terms at a time, tried with the kernel."""
+
+
+@dataclass(frozen=True)
+class PoolingOptions:
+    pages: int = option("Pages of a batch.", 16)
+    positions: int = option("Of each page.", 1024)
+    terms: int = option("Of the vocabulary.", 50_368)
+    width: int = option("Of a position's vector.", 768)
+    repeats: int = option("Runs; the middle one counts.", 7)
+    active: tuple[float, ...] = option("Shares of terms that get a gradient.", (0.01, 1.0))
+    device: str = option("As torch names it; default: a GPU where there is one.", "")
+    chunk: int = option("Terms at a time; 0: the default.", 0)
+    out: Path | None = option("A JSON file for the results.", None)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One measurement."""
+
+    name: str
+    """``naive``, ``chunked`` or ``kernel``."""
+    backward: bool
+    active: float
+
+
+def measure(given: PoolingOptions, variant: Variant) -> dict[str, float]:
     import torch
 
     from vsplade.encode.modernvbert.pooling import max_logits, sparse_weights
@@ -33,32 +64,28 @@ def measure(given: argparse.Namespace) -> dict[str, float]:
     weight = 0.05 * torch.randn(given.terms, given.width, **made)
     # A bias that leaves as many terms above zero as asked for.
     bias = torch.full((given.terms,), -100.0).to(device, kind)
-    chosen = torch.randperm(given.terms, generator=generator, device=device)[
-        : int(given.active * given.terms)
-    ]
-    bias[chosen] = 0
+    order = torch.randperm(given.terms, generator=generator, device=device)
+    bias[order[: int(variant.active * given.terms)]] = 0
     mask = torch.ones(given.pages, given.positions, dtype=torch.long, device=device)
     scale = given.width**-0.25
     for tensor in (features, weight):
-        tensor.requires_grad_(given.backward)
+        tensor.requires_grad_(variant.backward)
 
     def pool() -> torch.Tensor:
-        if given.variant != "naive":
-            kernel = given.variant == "kernel"
-            best = max_logits(features, weight, bias, mask, given.chunk, kernel)[0]
+        if variant.name != "naive":
+            best = max_logits(features, weight, bias, mask, given.chunk, variant.name == "kernel")[0]
             return sparse_weights(best.float(), scale)
         logits = torch.nn.functional.linear(features, weight, bias)
-        weights = torch.log1p(torch.relu(logits * scale)) * mask.unsqueeze(-1)
-        return weights.amax(1).float()
+        return (torch.log1p(torch.relu(logits * scale)) * mask.unsqueeze(-1)).amax(1).float()
 
     def run() -> None:
         features.grad = weight.grad = None
         pooled = pool()
-        if given.backward:
+        if variant.backward:
             pooled.sum().backward()
 
-    with torch.set_grad_enabled(given.backward):
-        if given.variant == "kernel":
+    with torch.set_grad_enabled(variant.backward):
+        if variant.name == "kernel":
             run()  # compiled once
             features.grad = weight.grad = None
         torch.mm(weight[:256].detach(), weight[:256].detach().T)  # the library's own buffers are not counted
@@ -69,131 +96,69 @@ def measure(given: argparse.Namespace) -> dict[str, float]:
     return {"milliseconds": 1000 * sorted(times)[len(times) // 2], "extra_mib": (peak - base) / 2**20}
 
 
-def timed(run: object, device: object) -> float:
-    import torch
-
-    if device.type == "cuda":  # type: ignore[attr-defined]
-        torch.cuda.synchronize()
+def timed(run: Callable[[], None], device: Any) -> float:
+    wait(device)
     start = time.perf_counter()
-    run()  # type: ignore[operator]
-    if device.type == "cuda":  # type: ignore[attr-defined]
-        torch.cuda.synchronize()
+    run()
+    wait(device)
     return time.perf_counter() - start
 
 
-def memory(run: object, device: object) -> tuple[float, float]:
+def memory(run: Callable[[], None], device: Any) -> tuple[float, float]:
     """Bytes before and at the peak; on a CPU the process's own high-water mark, reset first."""
     import torch
 
-    if device.type == "cuda":  # type: ignore[attr-defined]
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         base = torch.cuda.memory_allocated()
-        run()  # type: ignore[operator]
+        run()
         return base, torch.cuda.max_memory_allocated()
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")
+    Path("/proc/self/clear_refs").write_text("5")
     base = resident("VmRSS")
-    run()  # type: ignore[operator]
+    run()
     return base, resident("VmHWM")
 
 
 def resident(name: str) -> float:
-    with open("/proc/self/status") as file:
-        return next(float(line.split()[1]) * 1024 for line in file if line.startswith(name))
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(float(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for name, default in (
-        ("pages", 16),
-        ("positions", 1024),
-        ("terms", 50_368),
-        ("width", 768),
-        ("repeats", 7),
-    ):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--active", type=float, nargs="+", default=[0.01, 1.0])
-    parser.add_argument("--device", default="")
-    parser.add_argument("--chunk", type=int, default=0, help="terms at a time; 0: the default")
-    parser.add_argument("--out", help="a JSON file for the results")
-    parser.add_argument(
-        "--variant", choices=("naive", "chunked", "kernel"), help="run one variant in this process"
-    )
-    parser.add_argument("--backward", action="store_true")
-    given = parser.parse_args()
+def pooling(options: PoolingOptions) -> dict[str, Any]:
+    """Pooling to the vocabulary against the naive way: time and peak memory of forward and backward."""
     import torch
 
-    on_gpu = given.device != "cpu" and torch.cuda.is_available()
-    if given.variant:
-        given.active = given.active[0]
-        print(json.dumps(measure(given)))
-        return
-    print(f"{given.pages} pages x {given.positions} positions x {given.terms} terms, width {given.width}")
-    rows: list[dict[str, object]] = []
-    for backward, active in [(False, given.active[0]), *((True, share) for share in given.active)]:
+    on_gpu = options.device != "cpu" and torch.cuda.is_available()
+    findings = Findings(options.out)
+
+    def attempt(given: PoolingOptions, variant: Variant) -> dict[str, float]:
+        if on_gpu:  # torch itself counts the memory
+            return measure(given, variant)
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+            return process.submit(measure, given, variant).result()
+
+    for backward, active in [(False, options.active[0]), *((True, share) for share in options.active)]:
         label = f"forward+backward, {active:.0%} active" if backward else "forward"
-        print(label, flush=True)
-        row: dict[str, object] = {"what": label}
-        rows.append(row)
-        naive: dict[str, float] = {}
-        for variant in ("naive", "chunked", "kernel") if on_gpu else ("naive", "chunked"):
-            found = attempt(given, variant, backward, active, on_gpu)
-            row[variant] = found
-            naive = naive or found
-            if "milliseconds" in found and "milliseconds" in naive:
-                found["less_memory"] = naive["extra_mib"] / max(found["extra_mib"], 0.001)
-                found["faster"] = naive["milliseconds"] / found["milliseconds"]
-            print(f"  {variant}: {json.dumps(found)}", flush=True)
-            write(given.out, rows)
-    for variant, chunk in [("kernel", n) for n in (512, 1024, 2048, 4096, 8192)] if on_gpu else []:
-        changed = argparse.Namespace(**{**vars(given), "chunk": chunk})
-        found = attempt(changed, variant, False, given.active[0], on_gpu)
-        print(f"forward, {chunk} terms at a time, {variant}: {json.dumps(found)}", flush=True)
-        rows.append({"what": f"forward, {chunk} terms at a time", variant: found})
-        write(given.out, rows)
+        for name in ("naive", "chunked", "kernel") if on_gpu else ("naive", "chunked"):
+            findings.step(f"{label}, {name}", lambda: attempt(options, Variant(name, backward, active)))  # noqa: B023
+        compare(findings, label)
+    for chunk in CHUNKS if on_gpu else ():
+        given = replace(options, chunk=chunk)
+        kernel = Variant("kernel", False, options.active[0])
+        findings.step(f"forward, {chunk} terms at a time", lambda: attempt(given, kernel))  # noqa: B023
+    return findings
 
 
-def attempt(
-    given: argparse.Namespace, variant: str, backward: bool, active: float, on_gpu: bool
-) -> dict[str, Any]:
-    """One that fails does not take the others' numbers with it."""
-    try:
-        return (here if on_gpu else child)(given, variant, backward, active)
-    except Exception as error:
-        if not on_gpu:
-            raise
-        return {"failed": f"{type(error).__name__}: {error}"[:600]}
-
-
-def write(path: str | None, rows: list[dict[str, object]]) -> None:
-    if path:
-        with open(path, "w") as file:
-            json.dump(rows, file, indent=1)
-
-
-def here(given: argparse.Namespace, variant: str, backward: bool, active: float) -> dict[str, float]:
-    """On a GPU torch itself counts the memory: no need for another process."""
-    import torch
-
-    found = measure(
-        argparse.Namespace(**{**vars(given), "variant": variant, "backward": backward, "active": active})
-    )
-    torch.cuda.empty_cache()
-    return found
-
-
-def child(given: argparse.Namespace, variant: str, backward: bool, active: float) -> dict[str, float]:
-    command = [sys.executable, __file__, "--variant", variant, "--active", str(active)]
-    for name in ("pages", "positions", "terms", "width", "repeats", "chunk"):
-        command += [f"--{name}", str(getattr(given, name))]
-    command += ["--device", given.device] if given.device else []
-    command += ["--backward"] if backward else []
-    answer = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(answer.stdout.splitlines()[-1])
-    return found
+def compare(findings: Findings, label: str) -> None:
+    """How much faster than the naive way, or than chunked where that does not fit into memory."""
+    named = [(name, row) for name, row in findings.items() if name.startswith(f"{label}, ")]
+    rows: dict[str, dict[str, float]] = {name: row for name, row in named if "failed" not in row}
+    for name, row in rows.items():
+        first = next(iter(rows.values()))
+        less, faster = (first[key] / max(row[key], 0.001) for key in ("extra_mib", "milliseconds"))
+        findings.add(name, {**row, "less_memory": less, "faster": faster})
 
 
 if __name__ == "__main__":
-    main()
+    main(pooling, PoolingOptions)

@@ -9,21 +9,25 @@ work on the machine changes only the wall clock.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import random
 import resource
-import shutil
-import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import pypdfium2
+
+from research.bench.measured import draw_pdf_page, processor_seconds
+from research.bench.ocr import tesseract
+from research.command import main, option
 from vsplade.encode import load_encoder
-from vsplade.pages import FileProblem, discover, name_files, render_for
+from vsplade.encode.keyed import encode_rendered
+from vsplade.pages import discover, name_files, render_for, usable
 
 
 def sample_pages(sources: list[Path], count: int, folder: Path) -> list[Path]:
@@ -35,64 +39,45 @@ def sample_pages(sources: list[Path], count: int, folder: Path) -> list[Path]:
         if path.suffix.lower() != ".pdf":
             images.append(path)
             continue
-        import pypdfium2
-
-        document = pypdfium2.PdfDocument(path)
-        pages += [(path, number) for number in range(len(document))]
-    for path, number in rng.sample(pages, min(count, len(pages))):
-        import pypdfium2
-
-        target = folder / f"{path.stem}_{number}.png"
-        pypdfium2.PdfDocument(path)[number].render(scale=150 / 72, grayscale=True).to_pil().save(target)
-        images.append(target)
+        pages += [(path, number) for number in range(len(pypdfium2.PdfDocument(path)))]
+    images += [draw_pdf_page(*place, folder) for place in rng.sample(pages, min(count, len(pages)))]
     return rng.sample(images, min(count, len(images)))
 
 
-def processor_seconds() -> float:
-    """Of this process and of the finished ones that it started."""
-    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in both)
-
-
-def timed(work: object, pages: int) -> dict[str, float]:
+def timed(work: Callable[[], None], pages: int) -> dict[str, float]:
     wall, cpu = time.perf_counter(), processor_seconds()
-    work()  # type: ignore[operator]
+    work()
     wall, cpu = time.perf_counter() - wall, processor_seconds() - cpu
     return {"pages_per_s": round(pages / wall, 3), "pages_per_cpu_s": round(pages / cpu, 3)}
 
 
 def read_ours(paths: list[Path], encoder_name: str) -> None:
     encoder = load_encoder(encoder_name)
-    results = render_for(encoder, name_files(discover(paths).files))
-    pages = (result.page for result in results if not isinstance(result, FileProblem))
-    for _ in encoder.encode_pages(pages):
+    for _ in encode_rendered(encoder, usable(render_for(encoder, name_files(discover(paths).files)))):
         pass
 
 
 def read_tesseract(paths: list[Path]) -> None:
-    environment = {**os.environ, "OMP_THREAD_LIMIT": "1"}
-    command = lambda path: subprocess.run(  # noqa: E731
-        ["tesseract", str(path), "-"], capture_output=True, env=environment, check=True
-    )
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(command, paths))
+        list(pool.map(tesseract(), paths))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sources", nargs="+", type=Path)
-    parser.add_argument("--pages", type=int, default=40)
-    parser.add_argument("--encoder", default="reader")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    if shutil.which("tesseract") is None:
-        sys.exit("The program 'tesseract' is not installed (Debian: apt install tesseract-ocr).")
+@dataclass(frozen=True)
+class ReadingOptions:
+    sources: tuple[Path, ...] = option("Pictures or PDFs, or folders with them.", argument=True)
+    pages: int = option("A random sample of so many pages.", 40)
+    encoder: str = option("What reads them beside Tesseract.", "reader")
+
+
+def reading(options: ReadingOptions) -> dict[str, Any]:
+    """Pages a second, pixels to vectors, against Tesseract on the same pages in the same run."""
+    tesseract()  # an error now, where it is not installed
     with tempfile.TemporaryDirectory() as folder:
-        paths = sample_pages(options.sources, options.pages, Path(folder))
+        paths = sample_pages(list(options.sources), options.pages, Path(folder))
         read_ours(paths[:2], options.encoder)  # start-up is not part of a rate
         ours = timed(lambda: read_ours(paths, options.encoder), len(paths))
         theirs = timed(lambda: read_tesseract(paths), len(paths))
-    report = {
+    return {
         "pages": len(paths),
         "reader": ours,
         "tesseract": theirs,
@@ -100,8 +85,7 @@ def main() -> None:
         "times_faster_cpu": round(ours["pages_per_cpu_s"] / theirs["pages_per_cpu_s"], 2),
         "largest_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
-    print(json.dumps(report) if options.json else json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":
-    main()
+    main(reading, ReadingOptions)

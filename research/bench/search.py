@@ -47,7 +47,9 @@ class SearchOptions:
     queries: int = option("Queries to run.", 200)
     cap: float = option("The share of the pages that the commonest term is in.", 0.35)
     seed: int = option("Another seed, another corpus.", 1)
-    limit: float | None = option("Give up on an engine after so many seconds.", None)
+    limit: float | None = option(
+        "Give up on an engine after so many seconds; default: half an hour for every million pages.", None
+    )
     peer_python: str | None = option(
         "The interpreter of another environment, for peers that cannot be installed beside vsplade.", None
     )
@@ -59,54 +61,33 @@ def bench(options: SearchOptions) -> dict[str, Any]:
 
     Each engine runs alone, in a process of its own, on one thread. With --json: everything, on stdout.
     """
-    return run_search_bench(
-        options.pages, engines=options.engine or None, ks=options.k, queries=options.queries,
-        cap=options.cap, seed=options.seed, limit_s=options.limit, peer_python=options.peer_python,
-        folder=options.folder, say=note, progress=note,
-    )  # fmt: skip
+    return run_search_bench(options, note, note)
 
 
 def run_search_bench(
-    pages: int,
-    *,
-    engines: Sequence[str] | None = None,
-    ks: Sequence[int] = (10, 100),
-    queries: int = 200,
-    cap: float = 0.35,
-    seed: int = 1,
-    limit_s: float | None = None,
-    peer_python: str | None = None,
-    folder: str | Path | None = None,
+    options: SearchOptions,
     say: Callable[[str], None] = lambda line: None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Measure engines one after the other, each alone in a process pinned to one processor.
 
-    ``engines`` defaults to all that are installed. ``peer_python`` is an interpreter of another environment,
-    for peers that cannot live beside this package; it needs numpy and numba. ``folder`` is where indexes are
-    built (a temporary folder otherwise); each is removed before the next engine starts. An engine may take
-    ``limit_s`` (default: half an hour for every million pages). ``say`` gets the results, ``progress`` a line
-    now and then while one waits for them.
+    ``say`` gets the results, ``progress`` a line now and then while one waits for them. The index of an
+    engine is removed before the next one starts. Another environment for peers needs numpy and numba.
     """
-    spec = CorpusSpec(pages, seed=seed, cap=cap)
-    chosen = _chosen(engines, peer_python)
-    if queries < 1 or not ks or min(ks) < 1:
+    spec = CorpusSpec(options.pages, seed=options.seed, cap=options.cap)
+    chosen = _chosen(options.engine, options.peer_python)
+    if options.queries < 1 or not options.k or min(options.k) < 1:
         raise InputError("The benchmark needs at least one query and one k of at least 1.")
-    limit_s = limit_s or HALF_AN_HOUR * max(1.0, pages / 1_000_000)
-    with tempfile.TemporaryDirectory(dir=folder, prefix="vsplade-bench-") as work:
+    limit_s = options.limit or HALF_AN_HOUR * max(1.0, options.pages / 1_000_000)
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="vsplade-bench-") as work:
         _check_space(Path(work), spec, chosen)
-        oracles = _exact_answers(spec, queries, max(ks), chosen, Path(work), say, progress)
+        oracles = _exact_answers(spec, options.queries, max(options.k), chosen, Path(work), say, progress)
+        shared = {"spec": asdict(spec), "queries": options.queries, "ks": options.k, **oracles["paths"]}
         results: list[dict[str, Any]] = []
         failures: list[dict[str, str]] = []
         for name in chosen:
-            task = {
-                "engine": name,
-                "spec": asdict(spec),
-                "queries": queries,
-                "ks": list(ks),
-                **oracles["paths"],
-            }
-            rows, failure = _run_engine(task, Path(work), limit_s, peer_python, progress)
+            task = {"engine": name, **shared}
+            rows, failure = _run_engine(task, Path(work), limit_s, options.peer_python, progress)
             results += rows
             if failure:
                 failures.append({"engine": name, "reason": failure})
@@ -117,7 +98,7 @@ def run_search_bench(
                     say(format_threads(row))
     return {
         "corpus": {**asdict(spec), "postings": oracles["postings"], "flops": oracles["flops"]},
-        "queries": queries,
+        "queries": options.queries,
         "machine": _machine(),
         "results": results,
         "failures": failures,
@@ -163,8 +144,8 @@ def to_markdown(report: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _chosen(engines: Sequence[str] | None, peer_python: str | None) -> list[str]:
-    if engines is None:
+def _chosen(engines: Sequence[str], peer_python: str | None) -> list[str]:
+    if not engines:
         return [name for name in ENGINES if not _missing(name, peer_python)]
     for name in engines:
         if name not in ENGINES:

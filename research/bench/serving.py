@@ -10,10 +10,8 @@ where a search's time goes inside one process, without HTTP.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
-import os
 import re
 import subprocess
 import sys
@@ -21,13 +19,17 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from research.bench.corpus import CorpusSpec, generate, make_queries
-from vsplade import Index, IndexWriter, SparseVector, load_encoder
+from research.bench.measured import family_seconds
+from research.command import main, option
+from vsplade import Index, IndexWriter, load_encoder
 from vsplade.encode.meaning.meaning_model import MeaningModel
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.store import manifest
@@ -86,9 +88,7 @@ def build(folder: Path, pages: int) -> None:
     with IndexWriter(folder, identity) as writer:
         for piece in generate(spec_of(pages)):
             windows = windows or WindowMaker(piece.terms)
-            for row in range(len(piece)):
-                span = slice(int(piece.offsets[row]), int(piece.offsets[row + 1]))
-                page = piece.first_page + row
+            for page, vector in piece.vectors():
                 facts = {
                     "path": f"/archive/{page // 20 % 100:02}/document-{page // 20}.pdf",
                     "doc_id": f"document-{page // 20}",
@@ -101,7 +101,7 @@ def build(folder: Path, pages: int) -> None:
                 }
                 writer.add(
                     f"document-{page // 20}_{page % 20 + 1}",
-                    SparseVector(piece.terms[span], piece.weights[span], windows.of_page(piece.terms[span])),
+                    replace(vector, meaning=windows.of_page(vector.terms)),
                     facts,
                 )
 
@@ -157,19 +157,9 @@ def alone(folder: Path, queries: list[str]) -> dict[str, float]:
 
 
 def start_server(folder: Path, workers: int) -> tuple[subprocess.Popen[str], str]:
-    command = [
-        sys.executable,
-        "-m",
-        "vsplade",
-        "serve",
-        "--index",
-        str(folder),
-        "--port",
-        "0",
-        "--workers",
-        str(workers),
-    ]
-    server = subprocess.Popen([*command, "--read-only", "--json"], stdout=subprocess.PIPE, text=True)
+    serve = f"{sys.executable} -m vsplade serve --port 0 --read-only --json".split()
+    command = [*serve, "--workers", str(workers), "--index", str(folder)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     told = ""
     while not told.rstrip().endswith("}"):
@@ -184,20 +174,6 @@ def start_server(folder: Path, workers: int) -> tuple[subprocess.Popen[str], str
         except OSError:
             time.sleep(0.5)
     raise SystemExit("the server did not get ready")
-
-
-def processor_seconds(server: int) -> float:
-    """Of the server's workers, so far; what they use does not depend on what else the machine does."""
-    total = 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                facts = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(facts[1]) == server:
-                total += int(facts[11]) + int(facts[12])
-    return total / os.sysconf("SC_CLK_TCK")
 
 
 def measure(
@@ -225,40 +201,41 @@ def measure(
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--pages", type=int, default=100_000)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--connections", type=int, nargs="+", default=[8, 32])
-    parser.add_argument("--seconds", type=int, default=20)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "vsplade-serving")
-    parser.add_argument("--alone", action="store_true")
-    given = parser.parse_args()
-    folder = given.folder / f"{given.pages}.vsplade"
-    build(folder, given.pages)
-    queries = texts(given.pages)
-    report: dict[str, object] = {"pages": len(Index.open(folder)), "workers": given.workers}
-    if given.alone:
+@dataclass(frozen=True)
+class ServingOptions:
+    pages: int = option("Made-up pages.", 100_000)
+    workers: int = option("Web processes.", 2)
+    connections: tuple[int, ...] = option("Of wrk; may be given several times.", (8, 32))
+    seconds: int = option("For each number of connections.", 20)
+    folder: Path = option("Where indexes are kept.", Path(tempfile.gettempdir()) / "vsplade-serving")
+    alone: bool = option("Also where a search's time goes in one process, without HTTP.", False)
+
+
+def serving(options: ServingOptions) -> dict[str, Any]:
+    """How many searches a second ``vsplade serve`` answers, measured by wrk from the same machine."""
+    folder = options.folder / f"{options.pages}.vsplade"
+    build(folder, options.pages)
+    queries = texts(options.pages)
+    report: dict[str, Any] = {"pages": len(Index.open(folder)), "workers": options.workers}
+    if options.alone:
         report["microseconds"] = alone(folder, queries)
-    server, url = start_server(folder, given.workers)
+    server, url = start_server(folder, options.workers)
     try:
-        measure(url, queries, given.connections[0], 3)
+        measure(url, queries, options.connections[0], 3)
         rows = []
-        for words_only, count in itertools.product((False, True), given.connections):
-            before = processor_seconds(server.pid)
-            row = measure(url, queries, count, given.seconds, words_only)
+        for words_only, count in itertools.product((False, True), options.connections):
+            before = family_seconds(server.pid)
+            row = measure(url, queries, count, options.seconds, words_only)
             row["words_only"] = words_only
-            used = processor_seconds(server.pid) - before
-            row["processor_us"] = round(used / max(1, row["searches_per_s"] * given.seconds) * 1e6, 1)
+            used = family_seconds(server.pid) - before
+            row["processor_us"] = round(used / max(1, row["searches_per_s"] * options.seconds) * 1e6, 1)
             rows.append(row)
         report["load"] = rows
     finally:
         server.terminate()
         server.wait()
-    print(json.dumps(report, indent=2))
+    return report
 
 
 if __name__ == "__main__":
-    main()
+    main(serving, ServingOptions)

@@ -14,20 +14,22 @@ pixels were misread), and how many other pages are said to hold a target.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import re
 import tempfile
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from research.command import main, option
 from vsplade.encode import load_encoder
 from vsplade.encode.text import TextEncoder
 from vsplade.encode.tokenizer import normalise
 from vsplade.encode.units import ungrouped, units
+from vsplade.errors import InputError
 from vsplade.evaluate.dataset import read_page_texts
 from vsplade.evaluate.evaluator import bm25_encoder
 from vsplade.evaluate.kept_vectors import PageVectors
@@ -75,10 +77,10 @@ def targets(texts: dict[str, str], seed: int) -> dict[str, list[tuple[str, str]]
 
 def measure(
     encoder: Encoder, vectors: dict[str, SparseVector], chosen: dict[str, list[tuple[str, str]]]
-) -> dict[str, object]:
+) -> dict[str, Any]:
     assert isinstance(encoder, WordEncoder)
     pages = {page: vector.weight_bits() for page, vector in vectors.items()}
-    result: dict[str, object] = {"pages": len(pages)}
+    result: dict[str, Any] = {"pages": len(pages)}
     result["terms_per_page"] = float(np.mean([len(vector) for vector in vectors.values()]))
     with tempfile.TemporaryDirectory() as folder:
         with IndexWriter(folder, encoder) as writer:
@@ -103,26 +105,29 @@ def measure(
     return result
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("dataset", type=Path)
-    parser.add_argument("--vectors", type=Path, help="of the pages' pictures, as vsplade eval keeps them")
-    parser.add_argument("--text", action="store_true", help="search the transcription with the text encoder")
-    parser.add_argument("--encoder", default="reader")
-    parser.add_argument("--seed", type=int, default=7)
-    given = parser.parse_args()
-    texts = dict(read_page_texts(given.dataset / "vlm_text.jsonl.gz"))
-    if given.text:
+@dataclass(frozen=True)
+class SingleWordsOptions:
+    dataset: Path = option("A data set with vlm_text.jsonl.gz beside its pages.", argument=True)
+    vectors: Path | None = option("Of the pages' pictures, as vsplade eval keeps them.", None)
+    text: bool = option("Search the transcription with the text encoder.", False)
+    encoder: str = option("That made the vectors.", "reader")
+    seed: int = option("Of the choice of targets.", 7)
+
+
+def single_words(options: SingleWordsOptions) -> dict[str, Any]:
+    """Does a search for a word that stands on exactly one page put that page first?"""
+    texts = dict(read_page_texts(options.dataset / "vlm_text.jsonl.gz"))
+    if options.text:
         encoder: Encoder = bm25_encoder(texts)
         assert isinstance(encoder, TextEncoder)
         vectors = {page: encoder.encode_text(text) for page, text in texts.items()}
-    elif given.vectors:
-        encoder = load_encoder(given.encoder)
-        vectors = dict(PageVectors.load(given.vectors).items())
+    elif options.vectors:
+        encoder = load_encoder(options.encoder)
+        vectors = dict(PageVectors.load(options.vectors).items())
     else:
-        parser.error("give --vectors FILE or --text")
-    print(json.dumps(measure(encoder, vectors, targets(texts, given.seed)), indent=1))
+        raise InputError("Give --vectors FILE or --text.")
+    return measure(encoder, vectors, targets(texts, options.seed))
 
 
 if __name__ == "__main__":
-    main()
+    main(single_words, SingleWordsOptions)

@@ -7,33 +7,32 @@ terms.
 
 from __future__ import annotations
 
-import argparse
-import json
-import random
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from research.bench.measured import text_layer_pages
+from research.command import main, option
 from research.experiments.grounding import TOPS
 from vsplade.encode import load_encoder
 from vsplade.encode.reader.bigrams import hashed
 from vsplade.encode.tokenizer import Tokenizer
-from vsplade.pages import FileProblem, discover, name_files, render
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--encoder", default="reader")
-    parser.add_argument("--pages", type=int, default=300, help="a random sample of so many pages")
-    parser.add_argument("--words", type=int, default=50, help="skip pages with fewer words than this")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+@dataclass(frozen=True)
+class TermsOptions:
+    files: tuple[Path, ...] = option("PDFs with a text layer.", argument=True)
+    encoder: str = option("What reads them.", "reader")
+    pages: int = option("A random sample of so many pages.", 300)
+    words: int = option("Skip pages with fewer words than this.", 50)
+
+
+def terms(options: TermsOptions) -> dict[str, Any]:
+    """Does the reader see the words that are on the page? Judged by the text layers of PDFs."""
     encoder, tokenizer = load_encoder(options.encoder), Tokenizer.load()
-    results = render(name_files(discover(options.files).files), encoder.longest_edge)
-    read = (result.page for result in results if not isinstance(result, FileProblem))
-    pages = [page for page in read if len((page.text or "").split()) >= options.words]
-    pages = random.Random(0).sample(pages, min(options.pages, len(pages)))
+    pages = text_layer_pages(options.files, encoder.longest_edge, options.words, options.pages)
     overlap: dict[int, list[float]] = {top: [] for top in TOPS}
     found = truth = active = pairs = true_pairs = 0
     for page, vector in zip(pages, encoder.encode_pages(pages), strict=True):
@@ -49,7 +48,7 @@ def main() -> None:
         active += single
         pairs += len(vector) - single
         true_pairs += sum(int(term) in beyond for term in vector.terms[single:])
-    report = {
+    return {
         "pages": len(pages),
         **{f"top{top}": round(float(np.mean(values)), 4) for top, values in overlap.items()},
         "recall": round(found / max(1, truth), 4),
@@ -59,12 +58,7 @@ def main() -> None:
         "pairs": round(pairs / max(1, len(pages)), 1),
         "pairs_on_page": round(true_pairs / max(1, pairs), 4),
     }
-    print(
-        json.dumps(report)
-        if options.json
-        else "\n".join(f"{key:14} {value}" for key, value in report.items())
-    )
 
 
 if __name__ == "__main__":
-    main()
+    main(terms, TermsOptions)

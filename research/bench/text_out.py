@@ -15,21 +15,21 @@ and marks, since the reader knows neither. Prints JSON, by engine:
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from research.bench.measured import draw_pdf_page, processor_seconds
 from research.bench.ocr import rapidocr, tesseract
-from research.bench.reading import processor_seconds
+from research.command import main, option
 from vsplade.encode.tokenizer import Tokenizer, normalise, split_words
+from vsplade.errors import InputError
 from vsplade.evaluate.dataset import load_dataset, read_page_texts
 
 REFERENCES = ("true_text.jsonl.gz", "vlm_text.jsonl.gz")
@@ -90,7 +90,7 @@ def pages_of(folder: Path, count: int, drawn: Path, seed: int) -> dict[Path, str
     dataset = load_dataset(folder)
     given = next((folder / name for name in REFERENCES if (folder / name).is_file()), None)
     if given is None or dataset.image_ids is None:
-        sys.exit(f"{folder} holds no PDFs, and no images/ with one of {', '.join(REFERENCES)}.")
+        raise InputError(f"{folder} holds no PDFs, and no images/ with one of {', '.join(REFERENCES)}.")
     texts = read_page_texts(given)
     files = [file for file in dataset.files if texts.get(file.stem, "").strip()]
     chosen = rng.sample(files, min(count, len(files)))
@@ -113,13 +113,10 @@ def _draw(pdfs: list[Path], count: int, drawn: Path, rng: random.Random) -> Iter
     rng.shuffle(places)
     found = 0
     for pdf, number in places:
-        page = pypdfium2.PdfDocument(pdf)[number]
-        text = page.get_textpage().get_text_range().replace("\ufffe", "-")
+        text = pypdfium2.PdfDocument(pdf)[number].get_textpage().get_text_range().replace("\ufffe", "-")
         if len(words_of(text)) < FEWEST:
             continue
-        target = drawn / f"{pdf.stem}_{number + 1}.png"
-        page.render(scale=150 / 72, grayscale=True).to_pil().save(target)
-        yield target, text
+        yield draw_pdf_page(pdf, number, drawn), text
         found += 1
         if found == count:
             return
@@ -141,19 +138,22 @@ ENGINES: dict[str, Callable[[], Callable[[Path], str]]] = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--engine", action="append", choices=tuple(ENGINES))
-    parser.add_argument("--pages", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+@dataclass(frozen=True)
+class TextOutOptions:
+    folder: Path = option("PDFs, or a data set with texts.", argument=True)
+    engine: tuple[str, ...] = option("Which; default: all.", (), choices=tuple(ENGINES))
+    pages: int = option("A random sample of so many pages.", 40)
+    seed: int = option("Of the sample.", 0)
+
+
+def text_out(options: TextOutOptions) -> dict[str, Any]:
+    """How well pages are read as text: the reader beside Tesseract and RapidOCR."""
     tokenizer = Tokenizer.load()
-    report: dict[str, Any] = {"folder": given.folder.name}
+    report: dict[str, Any] = {"folder": options.folder.name}
     with tempfile.TemporaryDirectory() as drawn:
-        pages = pages_of(given.folder, given.pages, Path(drawn), given.seed)
+        pages = pages_of(options.folder, options.pages, Path(drawn), options.seed)
         report["pages"] = len(pages)
-        for name in given.engine or ENGINES:
+        for name in options.engine or ENGINES:
             read = ENGINES[name]()
             read(next(iter(pages)))  # loading is not part of the time
             before = processor_seconds()
@@ -161,8 +161,8 @@ def main() -> None:
             seconds = (processor_seconds() - before) / len(pages)
             measured = compare(texts, lambda word: tokenizer.term(word) is None)
             report[name] = {**measured, "seconds": seconds}
-    print(json.dumps(report, indent=1))
+    return report
 
 
 if __name__ == "__main__":
-    main()
+    main(text_out, TextOutOptions)

@@ -8,28 +8,34 @@ Several pairs of a data set and its vectors make one larger corpus, with the que
 
 from __future__ import annotations
 
-import argparse
 import tempfile
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
+from research.command import main, option
 from research.two_stage import TwoStage, TwoStageIndex, term_values
 from vsplade.encode import load_encoder
+from vsplade.errors import InputError
 from vsplade.evaluate import load_dataset
 from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.search.index import Index
 from vsplade.store.writer import IndexWriter
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("pairs", nargs="+", type=Path, help="vectors.npz DATASET_DIR, one or more pairs")
-    parser.add_argument("--encoder", help="the encoder that made the vectors")
-    parser.add_argument("--k", type=int, nargs="+", default=[10, 100])
-    parser.add_argument("--terms", type=int, nargs="+", default=[10, 25, 50, 100])
-    parser.add_argument("--factor", type=int, nargs="+", default=[1, 2, 10], help="pages proposed: k times")
-    options = parser.parse_args()
+@dataclass(frozen=True)
+class TwoStageOptions:
+    pairs: tuple[Path, ...] = option("vectors.npz DATASET_DIR, one or more pairs.", argument=True)
+    encoder: str | None = option("The encoder that made the vectors.", None)
+    k: tuple[int, ...] = option("Results a query.", (10, 100))
+    terms: tuple[int, ...] = option("Terms kept of a page.", (10, 25, 50, 100))
+    factor: tuple[int, ...] = option("Pages proposed: k times so many.", (1, 2, 10))
+
+
+def two_stage(options: TwoStageOptions) -> str:
+    """How much two-stage search loses on real vectors, as a table."""
     if len(options.pairs) % 2:
-        parser.error("give pairs: vectors.npz DATASET_DIR")
+        raise InputError("Give pairs: vectors.npz DATASET_DIR.")
     encoder = load_encoder(options.encoder)
     queries: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -40,19 +46,19 @@ def main() -> None:
                     writer.add(f"{dataset.name}/{page}", vector)
         index = Index.open(folder, encoder)
         terms_a_page = index.statistics()["postings"] / len(index)
-        print(f"{len(index)} pages of {terms_a_page:.0f} terms, {len(queries)} queries\n")
         asked = [index.encode_query(query) for query in queries]
         values = term_values(encoder)
-        print("| k | terms | " + " | ".join(f"{factor}k proposed" for factor in options.factor) + " |")
-        print("|---|---|" + "---|" * len(options.factor))
-        for k in options.k:
-            for terms in options.terms:
-                shares = [
-                    TwoStageIndex(index, TwoStage(terms, factor * k), values).recall(asked, k)
-                    for factor in options.factor
-                ]
-                print(f"| {k} | {terms} | " + " | ".join(f"{share:.4f}" for share in shares) + " |")
+        lines = [
+            f"{len(index)} pages of {terms_a_page:.0f} terms, {len(queries)} queries\n",
+            "| k | terms | " + " | ".join(f"{factor}k proposed" for factor in options.factor) + " |",
+            "|---|---|" + "---|" * len(options.factor),
+        ]
+        for k, terms in product(options.k, options.terms):
+            ways = [TwoStageIndex(index, TwoStage(terms, factor * k), values) for factor in options.factor]
+            shares = " | ".join(f"{way.recall(asked, k):.4f}" for way in ways)
+            lines.append(f"| {k} | {terms} | {shares} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    main()
+    main(two_stage, TwoStageOptions)

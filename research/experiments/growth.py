@@ -20,7 +20,7 @@ from research.experiments.scale import words_of
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.kept_vectors import PageVectors
-from vsplade.evaluate.measures import measure
+from vsplade.evaluate.measures import measure, rounded
 from vsplade.evaluate.runs import Run
 from vsplade.search.index import Index
 from vsplade.store.identity import EncoderIdentity
@@ -70,7 +70,7 @@ def recall_as_it_grows(
             size = target
             scores = measure(dataset.qrels, _search(dataset, Index.open(folder, encoder)), NAMES)
             row: dict[str, object] = {"pages": size, "generated": max(0, size - len(order))}
-            rows.append({**row, **{name: round(value, 4) for name, value in scores.items()}})
+            rows.append({**row, **rounded(scores)})
     return rows
 
 
@@ -106,7 +106,7 @@ def dense_as_it_grows(
     found: list[dict[str, object]] = []
     for size in sizes:
         scores = measure(dataset.qrels, whole.among(order[:size]).run(), NAMES)
-        found.append({"pages": size, **{name: round(value, 4) for name, value in scores.items()}})
+        found.append({"pages": size, **rounded(scores)})
     return found
 
 
@@ -134,7 +134,7 @@ def recall_in_samples(
             short += len(kept) < 100 and len(pages) == depth < len(index)
             run[query] = {page: pages[page] for page in kept[:100]}
         scores = measure(dataset.qrels, run, NAMES)
-        measured = {name: round(value, 4) for name, value in scores.items()}
+        measured = rounded(scores)
         rows.append({"pages": size, "short": short, **measured})
     return rows
 

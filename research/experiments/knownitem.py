@@ -11,18 +11,20 @@ layer, so they are kind to BM25 over that layer; compare systems with that in mi
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from research.command import main, option
 from research.experiments.stopwords import LUCENE
 from vsplade.encode.tokenizer import Tokenizer, normalise, split_words
 from vsplade.errors import InputError
-from vsplade.pages import FileProblem, SourceFile, render
+from vsplade.evaluate.dataset import write_questions
+from vsplade.pages import SourceFile, render, usable
 
 LENGTHS = (3, 4, 5, 6, 7)
 _SENTENCE = re.compile(r"[.!?]\s+|\n\s*\n")
@@ -31,12 +33,7 @@ _SENTENCE = re.compile(r"[.!?]\s+|\n\s*\n")
 def page_texts(files: Iterable[Path]) -> dict[str, str]:
     """Page id -> text layer, for every page of PDFs; a page without one has an empty text."""
     sources = [SourceFile(str(file.resolve()), file.stem) for file in files]
-    texts: dict[str, str] = {}
-    for result in render(sources, longest_edge=0):
-        if isinstance(result, FileProblem):
-            raise InputError(f"{result.path}: {result.reason}")
-        texts[result.page.id] = result.page.text or ""
-    return texts
+    return {result.page.id: result.page.text or "" for result in usable(render(sources, longest_edge=0))}
 
 
 def known_items(texts: Mapping[str, str], count: int, seed: int = 0) -> list[tuple[str, str]]:
@@ -83,25 +80,26 @@ def write_known_items(folder: Path, files: Iterable[Path], count: int, seed: int
     (folder / "pdfs").mkdir(parents=True, exist_ok=True)
     for file in files:
         shutil.copyfile(file, folder / "pdfs" / file.name)
-    queries = [json.dumps({"_id": f"q{n}", "text": query}) for n, (query, _) in enumerate(pairs)]
-    qrels = ["query-id\tcorpus-id\tscore", *(f"q{n}\t{page}\t1" for n, (_, page) in enumerate(pairs))]
     layers = [json.dumps({"_id": page, "text": text}, ensure_ascii=False) for page, text in texts.items()]
     (folder / "texts.jsonl").write_text("\n".join(layers) + "\n", encoding="utf-8")
-    (folder / "queries.jsonl").write_text("\n".join(queries) + "\n", encoding="utf-8")
-    (folder / "qrels.tsv").write_text("\n".join(qrels) + "\n", encoding="utf-8")
+    judged = ((f"q{n}", page, 1) for n, (_, page) in enumerate(pairs))
+    write_questions(folder, {f"q{n}": query for n, (query, _) in enumerate(pairs)}, judged)
     return len(pairs)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--queries", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+@dataclass(frozen=True)
+class KnownitemOptions:
+    folder: Path = option("The folder of the new data set.", argument=True)
+    files: tuple[Path, ...] = option("PDFs with a text layer.", argument=True)
+    queries: int = option("Queries, at most.", 500)
+    seed: int = option("Of the choice of pages and words.", 0)
+
+
+def known_item_set(options: KnownitemOptions) -> str:
+    """Make a data set from PDFs alone: pages that somebody has seen before and wants back."""
     made = write_known_items(options.folder, options.files, options.queries, options.seed)
-    print(f"{options.folder}: {made} queries on {len(options.files)} PDFs")
+    return f"{options.folder}: {made} queries on {len(options.files)} PDFs"
 
 
 if __name__ == "__main__":
-    main()
+    main(known_item_set, KnownitemOptions)

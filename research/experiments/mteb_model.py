@@ -11,16 +11,19 @@ or as a reranker of another run; such a run can be judged, compared and fused li
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from research.command import main, option
 from vsplade.encode import load_encoder
 from vsplade.encode.keyed import encode_keyed
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.evaluate.dataset import Dataset
+from vsplade.evaluate.hub import open_dataset
+from vsplade.evaluate.measures import measure, rounded
 from vsplade.evaluate.runs import Run, ranked, read_run, write_run
 from vsplade.pages import NO_PIXELS, fit, to_grey_or_rgb
 from vsplade.search.index import Index
@@ -186,25 +189,25 @@ def _datasets() -> Any:
     return datasets
 
 
-def main() -> None:
-    from vsplade.evaluate.hub import open_dataset
-    from vsplade.evaluate.measures import measure
+@dataclass(frozen=True)
+class MtebModelOptions:
+    dataset: str = option("A folder, or a benchmark's name (visrag:mpdocvqa).", argument=True)
+    model: str = option("A name in mteb's registry.", argument=True)
+    data: Path | None = option("Where copies of the hub's data sets lie, as OWNER/NAME.", None)
+    run: Path | None = option("Write the results as a TREC run.", None)
+    first_stage: Path | None = option("A TREC run: rerank its first 100 instead of searching.", None)
 
-    parser = argparse.ArgumentParser(description="A model of mteb's registry on a data set.")
-    parser.add_argument("dataset", help="a folder, or a benchmark's name")
-    parser.add_argument("model", help="a name in mteb's registry")
-    parser.add_argument("--data", help="where copies of the hub's data sets lie")
-    parser.add_argument("--run", help="write the results as a TREC run")
-    parser.add_argument("--first-stage", help="a TREC run: rerank its first 100 instead of searching")
-    options = parser.parse_args()
+
+def judge_model(options: MtebModelOptions) -> dict[str, Any]:
+    """Judge a model of mteb's registry on a data set."""
     dataset = open_dataset(options.dataset, options.data)
     first = read_run(options.first_stage, dataset.queries, dataset.image_ids) if options.first_stage else None
     run = mteb_run(dataset, options.model, first_stage=first)
     if options.run:
         write_run(options.run, run, tag=options.model.split("/")[-1])
-    scores = {name: round(value, 4) for name, value in measure(dataset.qrels, run).items()}
-    print(json.dumps({"dataset": options.dataset, "model": options.model, **scores}))
+    scores = rounded(measure(dataset.qrels, run))
+    return {"dataset": options.dataset, "model": options.model, **scores}
 
 
 if __name__ == "__main__":
-    main()
+    main(judge_model, MtebModelOptions)

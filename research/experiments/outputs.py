@@ -13,19 +13,18 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from vsplade.errors import InputError, VspladeError
+from research.command import main, option
+from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.hub import open_dataset
-from vsplade.evaluate.measures import flops, measure
+from vsplade.evaluate.measures import flops, measure, rounded
 from vsplade.evaluate.runs import Run, ranked, read_run, write_run
 from vsplade.jsonl import read_objects
 from vsplade.search.rerank import Vectors, max_sim
@@ -103,9 +102,20 @@ def _best(names: list[str], scores: np.ndarray[tuple[int], np.dtype[np.float64]]
     return dict(ranked(pages)[:DEPTH])
 
 
-def judge(options: argparse.Namespace) -> dict[str, object]:
+@dataclass(frozen=True)
+class OutputsOptions:
+    dataset: str = option("A folder, or a benchmark's name (visrag:mpdocvqa).", argument=True)
+    data: Path | None = option("Where copies of the hub's data sets lie, as OWNER/NAME.", None)
+    from_run: Path | None = option("A TREC run.", None)
+    pages: Path | None = option("Vectors of pages (.jsonl: sparse, .npz: dense).", None)
+    queries: Path | None = option("Vectors of queries, in the same form.", None)
+    run: Path | None = option("Write the run here.", None)
+
+
+def judge(options: OutputsOptions) -> dict[str, Any]:
+    """Judge other people's systems by what they put out."""
     dataset = open_dataset(options.dataset, options.data)
-    facts: dict[str, object] = {"dataset": dataset.name}
+    facts: dict[str, Any] = {"dataset": dataset.name}
     if options.from_run:
         run = read_run(options.from_run, dataset.queries, dataset.image_ids)
     elif options.pages is None or options.queries is None:
@@ -119,22 +129,8 @@ def judge(options: argparse.Namespace) -> dict[str, object]:
         facts["flops"] = round(cost, 3)
     if options.run:
         write_run(options.run, run, tag=options.run.stem)
-    return {**facts, **{name: round(value, 4) for name, value in measure(dataset.qrels, run).items()}}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("dataset", help="a folder, or a benchmark's name (visrag:mpdocvqa)")
-    parser.add_argument("--data", type=Path, help="where copies of the hub's data sets lie, as OWNER/NAME")
-    parser.add_argument("--from-run", type=Path, help="a TREC run")
-    parser.add_argument("--pages", type=Path, help="vectors of pages (.jsonl: sparse, .npz: dense)")
-    parser.add_argument("--queries", type=Path, help="vectors of queries, in the same form")
-    parser.add_argument("--run", type=Path, help="write the run here")
-    try:
-        print(json.dumps(judge(parser.parse_args())))
-    except VspladeError as error:
-        sys.exit(f"Error: {error}")
+    return {**facts, **rounded(measure(dataset.qrels, run))}
 
 
 if __name__ == "__main__":
-    main()
+    main(judge, OutputsOptions)

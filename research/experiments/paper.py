@@ -4,14 +4,13 @@ by.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from vsplade.errors import InputError, VspladeError
+from research.command import main, option
+from vsplade.errors import InputError
 from vsplade.evaluate.benchmarks import BENCHMARKS
 
 COLUMNS = ("vidore-v1", "vidore-v2", "vidore-v3", "visrag", "visdoc-ood", "irpapers")
@@ -133,19 +132,21 @@ def _ndcg(path: Path) -> float:
         ) from error
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Rows of the paper's main table from results of one's own.")
-    parser.add_argument("folder", type=Path, help="with a folder of NAME.json files (vsplade eval) a row")
-    parser.add_argument("--name", help="the folder is one row, called so")
-    options = parser.parse_args()
-    try:
-        rows = measured_rows(options.folder) if options.name is None else []
-        if options.name is None and not rows:
-            raise InputError(f"{options.folder} has no folder with results of vsplade eval --json.")
-        print(_markdown(rows) if rows else measured_row(options.folder, options.name), end="")
-    except VspladeError as error:
-        sys.exit(f"Error: {error}")
+@dataclass(frozen=True)
+class PaperOptions:
+    folder: Path = option("A folder of NAME.json files (vsplade eval) for each row.", argument=True)
+    name: str | None = option("The folder is one row, called so.", None)
+
+
+def own_rows(options: PaperOptions) -> str:
+    """Rows of the paper's main table from results of one's own."""
+    if options.name is not None:
+        return measured_row(options.folder, options.name)
+    rows = measured_rows(options.folder)
+    if not rows:
+        raise InputError(f"{options.folder} has no folder with results of vsplade eval --json.")
+    return _markdown(rows)
 
 
 if __name__ == "__main__":
-    main()
+    main(own_rows, PaperOptions)

@@ -8,18 +8,17 @@ so, with the command. The page needs no other file and no network.
 
 from __future__ import annotations
 
-import argparse
 import html
 import json
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from research.command import main, option
 from research.experiments import figures
 from research.experiments.paper import ROWS, measured_rows, paper_rows
-from vsplade.errors import InputError, VspladeError
+from vsplade.errors import InputError
 
 Row = Mapping[str, Any]
 NUMBERS: dict[str, Sequence[Row]] = {
@@ -293,18 +292,18 @@ def _cell(value: Any) -> str:
     return f"<td>{html.escape('' if value is None else shown)}</td>"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path, help="OUT of the scripts in research/runs")
-    parser.add_argument("--out", type=Path, default=Path("report.html"))
-    options = parser.parse_args()
-    try:
-        text, missing = page(options.folder)
-    except VspladeError as error:
-        sys.exit(f"Error: {error}")
+@dataclass(frozen=True)
+class ReportOptions:
+    folder: Path = option("OUT of the scripts in research/runs.", argument=True)
+    out: Path = option("The page to write.", Path("report.html"))
+
+
+def report(options: ReportOptions) -> dict[str, Any]:
+    """Every table and figure of the paper as one HTML page."""
+    text, missing = page(options.folder)
     options.out.write_text(text, "utf-8")
-    print(json.dumps({"report": str(options.out), "sections": len(SECTIONS), "not run": missing}))
+    return {"report": str(options.out), "sections": len(SECTIONS), "not run": missing}
 
 
 if __name__ == "__main__":
-    main()
+    main(report, ReportOptions)

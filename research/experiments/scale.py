@@ -21,7 +21,7 @@ from research.experiments.embeddings import Embeddings
 from research.two_stage import TwoStage, TwoStageIndex, term_values
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.kept_vectors import PageVectors
-from vsplade.evaluate.measures import measure
+from vsplade.evaluate.measures import measure, rounded
 from vsplade.evaluate.runs import Run
 from vsplade.search.index import Index
 from vsplade.store.identity import EncoderIdentity
@@ -96,7 +96,7 @@ def _judged(
             busy = time.process_time() - busy
             spent["processor ms"] = round(1000 * busy / max(1, len(asked)), 4)
         run = {query: found[str(place)] for place, query in enumerate(queries)}
-    scores = {name: round(value, 4) for name, value in measure(dataset.qrels, run, NAMES).items()}
+    scores = rounded(measure(dataset.qrels, run, NAMES))
     return {**scores, **spent}
 
 
@@ -113,7 +113,7 @@ def dense_table(dataset: Dataset, embeddings: Embeddings, threads: Sequence[int]
     rows: list[Row] = []
     for kind in ("flat", "hnsw"):
         run, spent = embeddings.timed_run(kind, 100, threads)
-        scores = {name: round(value, 4) for name, value in measure(dataset.qrels, run, NAMES).items()}
+        scores = rounded(measure(dataset.qrels, run, NAMES))
         times = {f"ms, {number} threads": round(value, 4) for number, value in spent.items()}
         rows.append(
             {

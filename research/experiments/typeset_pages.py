@@ -9,16 +9,17 @@ text that is longer than a page is cut at the page's end.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
 import random
-import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vsplade.errors import InputError, VspladeError
+from research.command import main, option
+from vsplade.errors import InputError
+from vsplade.evaluate.dataset import write_questions
 from vsplade.evaluate.tables import read_rows
 
 WIDTH, HEIGHT, MARGIN = 595.0, 842.0, 64.0
@@ -117,31 +118,31 @@ def write_pages(folder: Path, texts: Iterable[str], count: int, fewest_words: in
     random.Random(seed).shuffle(chosen)
     (folder / "pdfs").mkdir(parents=True, exist_ok=True)
     typesetter = _Typesetter()
-    pages, queries, qrels = [], [], ["query-id\tcorpus-id\tscore"]
+    pages: list[str] = []
+    queries: dict[str, str] = {}
     for number, text in enumerate(chosen[:count]):
         name, lines = f"text{number:05d}", list(typesetter.lines(text))
         typesetter.write(folder / "pdfs" / f"{name}.pdf", lines)
         pages.append(json.dumps({"_id": f"{name}_1", "text": " ".join(lines)}, ensure_ascii=False))
-        queries.append(json.dumps({"_id": f"q{number}", "text": " ".join(lines[0].split()[:8])}))
-        qrels.append(f"q{number}\t{name}_1\t1")
-    for file, rows in (("texts.jsonl", pages), ("queries.jsonl", queries), ("qrels.tsv", qrels)):
-        (folder / file).write_text("\n".join(rows) + "\n", "utf-8")
+        queries[f"q{number}"] = " ".join(lines[0].split()[:8])
+    (folder / "texts.jsonl").write_text("\n".join(pages) + "\n", "utf-8")
+    write_questions(folder, queries, ((f"q{n}", f"text{n:05d}_1", 1) for n in range(len(pages))))
     return len(pages)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("files", nargs="+", type=Path, help="parquet, jsonl or jsonl.gz")
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    try:
-        made = write_pages(options.folder, source_texts(options.files), options.count, seed=options.seed)
-    except VspladeError as error:
-        sys.exit(f"Error: {error}")
-    print(f"{options.folder}: {made} pages")
+@dataclass(frozen=True)
+class TypesetPagesOptions:
+    folder: Path = option("The folder of the new data set.", argument=True)
+    files: tuple[Path, ...] = option("Texts: parquet, jsonl or jsonl.gz.", argument=True)
+    count: int = option("A random sample of so many texts.", 1000)
+    seed: int = option("Of the sample.", 0)
+
+
+def typeset(options: TypesetPagesOptions) -> str:
+    """Set texts as one-page PDFs: the same words once as text and once as pixels."""
+    made = write_pages(options.folder, source_texts(options.files), options.count, seed=options.seed)
+    return f"{options.folder}: {made} pages"
 
 
 if __name__ == "__main__":
-    main()
+    main(typeset, TypesetPagesOptions)

@@ -30,7 +30,7 @@ from vsplade.errors import InputError
 from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.search import by_meaning
 from vsplade.search.index import Index
-from vsplade.search.numpy_meaning import PlainMeaning
+from vsplade.search.numpy_meaning import NumpyMeaning
 from vsplade.search.query_plan import MeaningPart
 from vsplade.store.identity import EncoderIdentity
 from vsplade.store.writer import IndexWriter
@@ -74,7 +74,7 @@ class Questions:
 
 def scored(name: str, index: Index, asked: list[dict[str, Any]]) -> Questions:
     segments = index.commit.segments
-    engine = PlainMeaning([MeaningPart(live.segment, live.segment.windows, live.base) for live in segments])
+    engine = NumpyMeaning([MeaningPart(live.segment, live.segment.windows, live.base) for live in segments])
     numbers = np.arange(index.commit.pages)
     page_of = {page: number for number, page in enumerate(index.commit.ids(numbers))}
     rows: list[tuple[Any, ...]] = []

@@ -30,7 +30,7 @@ from vsplade.cli.common import note
 from vsplade.errors import InputError
 from vsplade.evaluate.benchmarks import is_benchmark
 from vsplade.evaluate.hub import open_dataset
-from vsplade.pages import FileProblem, SourceFile, render
+from vsplade.pages import SourceFile, render, usable
 
 LONGEST_EDGE = 2048
 """Of pages that are rendered for the model."""
@@ -217,9 +217,7 @@ def dataset_pictures(name: str) -> Iterator[tuple[str, Picture]]:
         return
     sources = [SourceFile(str(file.resolve()), file.stem) for file in dataset.files]
     with closing(render(sources, LONGEST_EDGE)) as results:
-        for result in results:
-            if isinstance(result, FileProblem):
-                raise InputError(f"{result.path}: {result.reason}")
+        for result in usable(results):
             stream = io.BytesIO()
             result.page.image.save(stream, "PNG")
             yield result.page.id, stream.getvalue()

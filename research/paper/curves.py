@@ -6,9 +6,9 @@ python -m research.paper.curves results/ablation.json --rows "bag of words" Li-L
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from research.command import main, option
 from vsplade.errors import InputError, MissingExtraError
 
 MEASURES = {"ndcg@5": "NDCG@5", "flops": "FLOPS", "active": "active terms", "stop_share": "stop words"}
 
 SCALES = {"ndcg@5": "linear", "active": "log", "stop_share": "linear"}
 """What is drawn of the dev sets, and how."""
+TRAINING = {"rank": "loss of ranking", "active": "active terms"}
+"""What is drawn of the training pages."""
 
 Results = dict[str, list[dict[str, Any]]]
 
@@ -120,26 +123,9 @@ def draw(rows: Results, path: Path) -> None:
     colours = {row: pyplot.get_cmap("tab10")(n % 10) for n, row in enumerate(trained)}
     panels = [(measure, name) for measure in SCALES for name in sets]
     for axis, (measure, name) in zip(axes.flat, panels, strict=False):
-        for row, runs in trained.items():
-            # The start is as good as a third stop words: it would press all that follows to the ground.
-            first = before if measure != "stop_share" else None
-            steps, values = _measured(runs, name, measure, first)
-            axis.plot(steps, values.mean(0), color=colours[row], label=row, linewidth=1.4)
-            axis.fill_between(
-                steps, values.min(0), values.max(0), color=colours[row], alpha=0.13, linewidth=0
-            )
-        axis.set_title(f"{name}: {MEASURES[measure]}", fontsize=9)
-        axis.set_yscale(SCALES[measure])
-    for axis, part in zip(axes[3], ("rank", "active"), strict=False):
-        for row, runs in trained.items():
-            curves = [_smooth((p["step"], p[part]) for p in run["curve"] if p["pages"]) for run in runs]
-            for curve in curves:
-                axis.plot(*curve, color=colours[row], label=row, linewidth=1.0)
-        axis.set_title(
-            {"rank": "training pages: loss of ranking", "active": "training pages: active terms"}[part]
-        )
-        axis.title.set_fontsize(9)
-        axis.set_yscale("log")
+        _draw_measure(axis, trained, colours, name, measure, before)
+    for axis, part in zip(axes[3], TRAINING, strict=False):
+        _draw_training(axis, trained, colours, part)
     for axis in axes.flat:
         axis.grid(alpha=0.3)
     for axis in axes[-1]:
@@ -153,6 +139,34 @@ def draw(rows: Results, path: Path) -> None:
         with Image.open(path) as full:
             small = full.convert("RGB").quantize(96)
         small.save(path, optimize=True)
+
+
+def _draw_measure(
+    axis: Any,
+    trained: Results,
+    colours: dict[str, Any],
+    name: str,
+    measure: str,
+    before: dict[str, Any] | None,
+) -> None:
+    """One measure of one dev set, over training."""
+    for row, runs in trained.items():
+        # The start is as good as a third stop words: it would press all that follows to the ground.
+        steps, values = _measured(runs, name, measure, before if measure != "stop_share" else None)
+        axis.plot(steps, values.mean(0), color=colours[row], label=row, linewidth=1.4)
+        axis.fill_between(steps, values.min(0), values.max(0), color=colours[row], alpha=0.13, linewidth=0)
+    axis.set_title(f"{name}: {MEASURES[measure]}", fontsize=9)
+    axis.set_yscale(SCALES[measure])
+
+
+def _draw_training(axis: Any, trained: Results, colours: dict[str, Any], part: str) -> None:
+    """One number of the training pages, a line a seed."""
+    for row, runs in trained.items():
+        for run in runs:
+            curve = _smooth((point["step"], point[part]) for point in run["curve"] if point["pages"])
+            axis.plot(*curve, color=colours[row], label=row, linewidth=1.0)
+    axis.set_title(f"training pages: {TRAINING[part]}", fontsize=9)
+    axis.set_yscale("log")
 
 
 def _measured(
@@ -174,26 +188,25 @@ def _smooth(points: Iterable[tuple[int, float]], width: int = 5) -> tuple[list[i
     return steps, [float(np.median(values[max(0, n - width + 1) : n + 1])) for n in range(len(values))]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+@dataclass(frozen=True)
+class CurvesOptions:
+    results: Path = option("ablation.json, of research.paper.ablation.", argument=True)
+    rows: tuple[str, ...] = option(
+        "This row only, beside the untrained model; may be given several times.", ()
     )
-    parser.add_argument("results", type=Path)
-    parser.add_argument(
-        "--rows", nargs="+", metavar="ROW", help="these rows only, beside the untrained model"
-    )
-    parser.add_argument("--curves", type=Path, help="a picture to draw")
-    given = parser.parse_args()
-    rows = choose(read_results(given.results), given.rows or [])
-    print(table(rows))
-    print("\nThe best step beside the last:\n")
+    curves: Path | None = option("A picture to draw.", None)
+
+
+def curves(options: CurvesOptions) -> str:
+    """The tables of the ablation, and its curves."""
+    rows = choose(read_results(options.results), list(options.rows))
+    if options.curves:
+        draw(rows, options.curves)
     lines = best_and_last([run for runs in rows.values() for run in runs])
-    print("| " + " | ".join(lines[0]) + " |\n" + "|---" * len(lines[0]) + "|")
-    for line in lines:
-        print("| " + " | ".join(map(str, line.values())) + " |")
-    if given.curves:
-        draw(rows, given.curves)
+    head = "| " + " | ".join(lines[0]) + " |\n" + "|---" * len(lines[0]) + "|"
+    body = ["| " + " | ".join(map(str, line.values())) + " |" for line in lines]
+    return "\n".join([table(rows), "\nThe best step beside the last:\n", head, *body])
 
 
 if __name__ == "__main__":
-    main()
+    main(curves, CurvesOptions)

@@ -30,18 +30,19 @@ judge() {
     if [ -n "${FUSE:-}" ]; then
         runs=""
         for one in $FUSE; do runs="$runs --run $OUT/table/$one/$2.run"; done
-        "$PYTHON" -m research.experiments.fusing "$1" $data $runs --weights ${WEIGHTS:?give WEIGHTS, one a run} --to "$3.run"
+        "$PYTHON" -m research.experiments.fusing "$1" $data $runs $(each --weights ${WEIGHTS:?give WEIGHTS, one a run}) \
+            --to "$3.run" --json
     elif [ -n "${OUTPUTS:-}" ]; then
         if [ -s "$OUTPUTS/$2.run" ]; then given="--from-run $OUTPUTS/$2.run"
         elif [ -s "$OUTPUTS/$2.pages.npz" ]; then given="--pages $OUTPUTS/$2.pages.npz --queries $OUTPUTS/$2.queries.npz"
         else given="--pages $OUTPUTS/$2.pages.jsonl --queries $OUTPUTS/$2.queries.jsonl"; fi
-        "$PYTHON" -m research.experiments.outputs "$1" $data $given --run "$3.run"
+        "$PYTHON" -m research.experiments.outputs "$1" $data $given --run "$3.run" --json
     elif [ -n "${TEXTS:-}" ] && [ -n "${MODEL:-}" ]; then
-        "$PYTHON" -m research.experiments.dense "$1" $data --texts "$TEXTS/$2.jsonl.gz" --model "$MODEL" --run "$3.run"
+        "$PYTHON" -m research.experiments.dense "$1" $data --texts "$TEXTS/$2.jsonl.gz" --model "$MODEL" --run "$3.run" --json
     elif [ -n "${TEXTS:-}" ]; then
         vsplade eval "$1" $data --texts "$TEXTS/$2.jsonl.gz" --run "$3.run" --json
     elif [ -n "${MTEB:-}" ]; then
-        "$PYTHON" -m research.experiments.mteb_model "$1" "$MTEB" $data --run "$3.run"
+        "$PYTHON" -m research.experiments.mteb_model "$1" "$MTEB" $data --run "$3.run" --json
     elif [ -n "$own" ]; then
         vsplade eval "$1" $ENCODER_FLAGS --vectors "$(vectors "$2")" --run "$3.run" --json
     else

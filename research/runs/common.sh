@@ -19,7 +19,10 @@ mkdir -p "$OUT"
 PYTHONPATH=$(cd "$(dirname "$0")/../.." && pwd)${PYTHONPATH:+:$PYTHONPATH}
 export PYTHONPATH
 vsplade() { "$PYTHON" -m vsplade "$@"; }
-experiment() { "$PYTHON" -m research.experiments "$@"; }
+# each FLAG VALUE...: the flag before every value.
+each() { flag=$1; shift; for value; do printf '%s %s ' "$flag" "$value"; done; }
+
+experiment() { "$PYTHON" -m research.experiments "$@" --json; }
 
 # keep FILE COMMAND...: what it prints, on the screen and in FILE; a failure ends the script and leaves no FILE.
 keep() {
@@ -66,7 +69,7 @@ sparse_run() {
 dense_run() {
     if [ ! -s "$OUT/$1.minilm.run" ]; then
         "$PYTHON" -m research.experiments.dense "$DATA/$1" --texts "$(texts "$1")" --run "$OUT/$1.minilm.run" \
-            --embeddings "$OUT/$1.minilm.npz" > "$OUT/$1.minilm.json"
+            --embeddings "$OUT/$1.minilm.npz" --json > "$OUT/$1.minilm.json"
     fi
     echo "$OUT/$1.minilm.run"
 }

@@ -10,6 +10,6 @@ for set in $SETS; do
     "$PYTHON" -m research.bench.reading "$pages" $ENCODER_FLAGS --pages "${PAGES:-40}" --json > "$OUT/throughput.$set.json"
     cat "$OUT/throughput.$set.json"
     [ -d "$DATA/$set/images" ] || continue
-    "$PYTHON" -m research.bench.ocr "$DATA/$set" "$OUT/$set.rapidocr.jsonl.gz" --engine rapidocr --sample "${PAGES:-40}" |
+    "$PYTHON" -m research.bench.ocr "$DATA/$set" "$OUT/$set.rapidocr.jsonl.gz" --engine rapidocr --sample "${PAGES:-40}" --json |
         tee "$OUT/throughput.$set.rapidocr.json"
 done

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 Json = str | int | float | bool | None
+Progress = Callable[[int, int], None]
+"""Called with how much is done, and how much there is."""
 Metadata = Mapping[str, Any]
 """Values are ``Json``, or lists of it (tags): a filter holds where it holds for one of the values."""
 
@@ -278,8 +280,13 @@ class TextReadingEncoder(Protocol):
 class MeaningEncoder(Protocol):
     """An encoder that also says what pages and queries are about. No network may run for a query."""
 
+    @property
+    def has_meaning(self) -> bool:
+        """False where meaning was left out: then no page and no query has any."""
+        ...
+
     def encode_meaning(self, text: str) -> Direction | None:
-        """Of a query; None where meaning is left out, or where no word tells what is meant."""
+        """Of a query; None without meaning, or where no word tells what is meant."""
         ...
 
     def meant_by(self, asked: Sequence[str], page: SparseVector) -> list[list[str]]:

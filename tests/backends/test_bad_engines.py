@@ -54,22 +54,24 @@ def test_a_server_that_does_not_answer(engine: str) -> None:
 
 def test_an_old_milvus_is_refused() -> None:
     pytest.importorskip("pymilvus")
-    from vsplade.backends.milvus import check_version
+    from vsplade.backends.collection import check_version
+    from vsplade.backends.milvus_connect import OLDEST
 
     for version in ("v2.3.9", "2.2", "unknown"):
         with pytest.raises(EngineError, match=rf"milvus://h/p: this is Milvus {version}"):
-            check_version(version, "milvus://h/p")
+            check_version("Milvus", version, OLDEST, "milvus://h/p")
     for version in ("v2.4.0", "2.6.3-gpu", "milvus_lite-3.2.2"):
-        check_version(version, "milvus://h/p")
+        check_version("Milvus", version, OLDEST, "milvus://h/p")
 
 
 def test_an_old_qdrant_is_refused() -> None:
-    from vsplade.backends.qdrant_server_store import check_version
+    from vsplade.backends.collection import check_version
+    from vsplade.backends.qdrant_server_store import OLDEST
 
     for version in ("1.9.2", "0.11.0", "unknown"):
         with pytest.raises(EngineError, match=rf"qdrant://h/p: this is Qdrant {version}"):
-            check_version(version, "qdrant://h/p")
-    check_version("1.16.0", "qdrant://h/p")
+            check_version("Qdrant", version, OLDEST, "qdrant://h/p")
+    check_version("Qdrant", "1.16.0", OLDEST, "qdrant://h/p")
 
 
 @pytest.mark.parametrize("engine", ["milvus", "qdrant"])

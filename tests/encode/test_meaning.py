@@ -17,7 +17,7 @@ from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.errors import InputError
 from vsplade.search.index import Index
 from vsplade.store.writer import IndexWriter
-from vsplade.types import Windows
+from vsplade.types import MeaningEncoder, Windows
 
 PAGES = {
     "stomach": "Treatment of acute abdominal pain in adults. The patient reports cramps after meals.",
@@ -47,6 +47,16 @@ def test_what_tells_nothing_has_no_direction(model: MeaningModel) -> None:
         assert model.encode_query(query, network=True) is None, query
     for query in ("bellyaches", "remedy for xyzzyq", "immunohistochemical", "chart"):
         assert model.encode_query(query) is not None, query
+
+
+@pytest.mark.parametrize(
+    ("name", "has"), [("reader", True), ("reader:meaning=false", False), ("reader+text", True)]
+)
+def test_an_encoder_says_whether_it_has_meaning(name: str, has: bool) -> None:
+    encoder = load_encoder(name)
+    assert isinstance(encoder, MeaningEncoder)
+    assert encoder.has_meaning is has
+    assert (encoder.encode_meaning("lighthouse") is not None) is has
 
 
 def test_a_query_lies_near_the_page_that_answers_in_other_words(model: MeaningModel) -> None:

@@ -185,7 +185,7 @@ def test_an_interrupted_import_goes_on(tmp_path: Path, monkeypatch: pytest.Monke
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        import_parquet(tmp_path / "shards", tmp_path / "b", tell=stop)
+        import_parquet(tmp_path / "shards", tmp_path / "b", progress=stop)
     assert 0 < Index.open(tmp_path / "b").pages < index.pages
     import_parquet(tmp_path / "shards", tmp_path / "b")
     again = Index.open(tmp_path / "b")

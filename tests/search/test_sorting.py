@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from vsplade.search.native.segment_table import sort_best_first
-from vsplade.search.query_plan import Names
+from vsplade.search.query_plan import PackedIds
 from vsplade.store.durable import to_bytes
 
 
@@ -31,4 +31,4 @@ def test_largest_first_and_ties_by_number(values: list[int], data: st.DataObject
 def test_names_come_back_as_they_were(ids: list[str], before: int) -> None:
     bodies = [b"x" * before, *map(to_bytes, ids)]
     starts = np.cumsum([len(body) for body in bodies])  # the first body belongs to another query
-    assert Names(starts, np.frombuffer(b"".join(bodies), dtype=np.uint8)).decoded() == ids
+    assert PackedIds(starts, np.frombuffer(b"".join(bodies), dtype=np.uint8)).decoded() == ids

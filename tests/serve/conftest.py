@@ -104,22 +104,15 @@ def looking(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Te
     return TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
 
 
+def serve_command(index: Path | str, *arguments: str, port: str = "0") -> list[str]:
+    return [sys.executable, "-m", "vsplade", "serve", "--index", str(index), "--port", port, *arguments]
+
+
 class Program:
     """``vsplade serve`` as users run it."""
 
     def __init__(self, index: Path | str, *arguments: str, env: dict[str, str] | None = None) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "vsplade",
-            "serve",
-            "--index",
-            str(index),
-            "--port",
-            "0",
-            "--json",
-            *arguments,
-        ]
+        command = serve_command(index, "--json", *arguments)
         self.process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,

@@ -7,7 +7,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -153,15 +153,26 @@ def test_the_page_says_which_words_were_found(visit: Visit) -> None:
     assert not page.locator("#notes").is_visible()
 
 
+@contextmanager
+def visiting(browser: Any, index: Path) -> Iterator[Visit]:
+    """A visit to a server of its own, at the end of which nothing must have gone wrong."""
+    server = Program(index, "--read-only").ready()
+    try:
+        visit = Visit(browser, server.url)
+        yield visit
+        visit.context.close()
+        assert visit.errors == []
+    finally:
+        server.end()
+
+
 def test_a_word_that_is_meant_and_the_switch_that_leaves_it_out(browser: Any, tmp_path: Path) -> None:
     """With the reader, which also finds pages by what they are about."""
     from vsplade import index_paths
 
     index = tmp_path / "meant.vsplade"
     index_paths([EXAMPLES / "report.pdf", EXAMPLES / "slides.pdf"], index, "reader")
-    server = Program(index, "--read-only").ready()
-    try:
-        one = Visit(browser, server.url)
+    with visiting(browser, index) as one:
         page = one.search("repair of the turbine")
         first = page.locator(".hit").first
         first.locator(".why-toggle").click()
@@ -179,10 +190,6 @@ def test_a_word_that_is_meant_and_the_switch_that_leaves_it_out(browser: Any, tm
         page.reload()
         page.wait_for_selector(".hit")
         assert page.locator("#words-only").is_checked()
-        one.context.close()
-        assert one.errors == []
-    finally:
-        server.end()
 
 
 def test_fusion_is_a_switch_that_explains_itself(browser: Any, tmp_path: Path) -> None:
@@ -190,9 +197,7 @@ def test_fusion_is_a_switch_that_explains_itself(browser: Any, tmp_path: Path) -
 
     index = tmp_path / "both.vsplade"
     index_paths([EXAMPLES / "table.pdf", EXAMPLES / "slides.pdf"], index, "reader+text")
-    server = Program(index, "--read-only").ready()
-    try:
-        one = Visit(browser, server.url)
+    with visiting(browser, index) as one:
         page = one.search("rings of saturn")
         assert "Joins what was read from the picture" in page.inner_text("#fuse-box")
         page.locator("#fuse-box").click()
@@ -202,10 +207,6 @@ def test_fusion_is_a_switch_that_explains_itself(browser: Any, tmp_path: Path) -
         page.reload()
         page.wait_for_selector(".hit")
         assert page.locator("#fuse").is_checked()
-        one.context.close()
-        assert one.errors == []
-    finally:
-        server.end()
 
 
 def test_marks_lie_where_the_words_stand(visit: Visit) -> None:

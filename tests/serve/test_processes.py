@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.serve.conftest import EXAMPLES, KEY, Program
+from tests.serve.conftest import EXAMPLES, KEY, Program, serve_command
 
 from vsplade import Index, IndexWriter, index_paths
 from vsplade.store.identity import EncoderIdentity
@@ -45,18 +45,7 @@ linux = pytest.mark.skipif(
 
 
 def test_beyond_this_machine_only_with_a_key(tmp_path: Path, made: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "vsplade",
-        "serve",
-        "--index",
-        str(made),
-        "--host",
-        "0.0.0.0",
-        "--port",
-        "0",
-    ]
+    command = serve_command(made, "--host", "0.0.0.0")
     refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2
     assert "--key-file" in refused.stderr
@@ -70,7 +59,7 @@ def test_beyond_this_machine_only_with_a_key(tmp_path: Path, made: Path) -> None
 
 def test_an_index_of_another_encoder_is_refused_at_once(tmp_path: Path) -> None:
     IndexWriter(tmp_path / "old", EncoderIdentity("reader", "of-an-earlier-model", 30_720)).close()
-    command = [sys.executable, "-m", "vsplade", "serve", "--index", str(tmp_path / "old"), "--port", "0"]
+    command = serve_command(tmp_path / "old")
     refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2
     assert "of-an-earlier-model" in refused.stderr
@@ -81,18 +70,7 @@ def test_a_port_in_use_is_an_error_for_people(program: Begin) -> None:
     first = program()
     port = first.url.rstrip("/").rpartition(":")[2]
     for workers in ("1", "2"):
-        command = [
-            sys.executable,
-            "-m",
-            "vsplade",
-            "serve",
-            "--index",
-            "other.vsplade",
-            "--encoder",
-            "text",
-            "--port",
-            port,
-        ]
+        command = serve_command("other.vsplade", "--encoder", "text", port=port)
         folder = Path(first.process.args[5]).parent  # type: ignore[index, union-attr, arg-type]
         second = subprocess.run(
             [*command, "--workers", workers], capture_output=True, text=True, timeout=60, cwd=folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.encode.modernvbert.conftest import own_cache  # noqa: F401
 
 
 @pytest.fixture(scope="session")
@@ -22,11 +23,6 @@ QUICK = [
     for part in ("--set", setting)
 ]
 """A run of seconds."""
-
-
-@pytest.fixture(autouse=True)
-def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("VSPLADE_CACHE", str(tmp_path / "cache"))
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -45,9 +44,9 @@ def test_every_step_gives_a_number(benchmark_module: ModuleType, tmp_path: Path)
     images.mkdir(parents=True)
     for n, word in enumerate(("harbour", "mountain", "winter")):
         sheet(word, 9, 130, 70).save(images / f"{n}.png")
-    options = argparse.Namespace(
-        datasets=[tmp_path / "pages"], device="cpu:0", model="", pages=3, seconds=0.01, cpu_pages=2,
-        workers=[1], limit=1e9, batch=2, profile=False, plain=True, output=tmp_path / "out.json",
+    options = reading_gpu.ReadingGpuOptions(
+        datasets=(tmp_path / "pages",), device="cpu:0", model="", pages=3, seconds=0.01, cpu_pages=2,
+        workers=(1,), limit=1e9, batch=2, profile=False, plain=True, output=tmp_path / "out.json",
     )  # fmt: skip
     report = benchmark_module.Report(options)
     report.run()

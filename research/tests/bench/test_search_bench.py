@@ -11,7 +11,7 @@ import pytest
 from research.bench import CorpusSpec, make_queries, search, two_stage_scale
 from research.bench.corpus import generate
 from research.bench.postings import exact_top, heaviest
-from research.bench.search import run_search_bench, to_markdown
+from research.bench.search import SearchOptions, run_search_bench, to_markdown
 from research.bench.worker import ENGINES, measure, run_task, summary, unweighted
 from vsplade.errors import InputError
 
@@ -108,7 +108,17 @@ def test_summary_by_hand() -> None:
 def test_the_whole_command_in_processes_of_their_own(tmp_path: Path) -> None:
     lines: list[str] = []
     report = run_search_bench(
-        1500, engines=["vsplade", "stream"], ks=[10], queries=5, folder=tmp_path, say=lines.append
+        SearchOptions(
+            1500,
+            engine=(
+                "vsplade",
+                "stream",
+            ),
+            k=(10,),
+            queries=5,
+            folder=tmp_path,
+        ),
+        say=lines.append,
     )
     assert [row["engine"] for row in report["results"]] == ["vsplade", "stream"]
     assert report["failures"] == []
@@ -122,7 +132,17 @@ def test_the_whole_command_in_processes_of_their_own(tmp_path: Path) -> None:
 def test_two_threads_are_measured_beside_one(tmp_path: Path) -> None:
     lines: list[str] = []
     run_search_bench(
-        1500, engines=["vsplade-batch"], ks=[1, 10], queries=5, folder=tmp_path, say=lines.append
+        SearchOptions(
+            1500,
+            engine=("vsplade-batch",),
+            k=(
+                1,
+                10,
+            ),
+            queries=5,
+            folder=tmp_path,
+        ),
+        say=lines.append,
     )
     assert [line.split()[1] for line in lines[1:]] == ["k=1", "k=1", "k=10", "k=10"]
     assert re.search(
@@ -133,25 +153,29 @@ def test_two_threads_are_measured_beside_one(tmp_path: Path) -> None:
 def test_a_long_run_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "PROGRESS_EVERY_S", 0.0)
     lines: list[str] = []
-    run_search_bench(1500, engines=["stream"], ks=[10], queries=5, folder=tmp_path, progress=lines.append)
+    run_search_bench(
+        SearchOptions(1500, engine=("stream",), k=(10,), queries=5, folder=tmp_path), progress=lines.append
+    )
     assert re.match(r"exact answers: 1,500 of 1,500 pages after \d+ s, now measuring", lines[0])
     assert any(line.startswith("stream: 1,500 of 1,500 pages") for line in lines)
 
 
 def test_a_disk_that_is_too_small_is_known_at_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"takes about 3000000\.0 GB, and .* Name a folder .* --folder"):
-        run_search_bench(10**12, engines=["vsplade"], folder=tmp_path)
+        run_search_bench(SearchOptions(10**12, engine=("vsplade",), folder=tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_engine_that_takes_too_long_is_stopped_and_named(tmp_path: Path) -> None:
-    report = run_search_bench(1500, engines=["vsplade"], ks=[10], queries=5, folder=tmp_path, limit_s=0.05)
+    report = run_search_bench(
+        SearchOptions(1500, engine=("vsplade",), k=(10,), queries=5, folder=tmp_path, limit=0.05)
+    )
     assert report["results"] == []
     assert report["failures"] == [{"engine": "vsplade", "reason": "stopped after 0 s"}]
 
 
 def test_bad_options_are_refused() -> None:
     with pytest.raises(InputError, match=r"no engine 'lucene'; choose from: vsplade"):
-        run_search_bench(100, engines=["lucene"])
+        run_search_bench(SearchOptions(100, engine=("lucene",)))
     with pytest.raises(InputError, match="at least one query"):
-        run_search_bench(100, engines=["stream"], queries=0)
+        run_search_bench(SearchOptions(100, engine=("stream",), queries=0))

@@ -48,7 +48,7 @@ def test_bad_rows_are_named(tmp_path: Path) -> None:
     no_picture = write(
         tmp_path / "a.parquet", [{"images": [{"bytes": None, "path": "x"}], "texts": [turn("a?")]}]
     )
-    with pytest.raises(InputError, match=r"a.parquet, row 1: the picture of a page is missing"):
+    with pytest.raises(InputError, match=r"a.parquet, row 1: the picture is missing"):
         write_recall_set(tmp_path / "set", [no_picture], 5)
     no_pages = write(tmp_path / "b.parquet", [{"pages": 3, "texts": [turn("a?")]}])
     with pytest.raises(InputError, match=r"b.parquet, row 1: the document has no pages"):

@@ -257,5 +257,5 @@ def test_the_program(make_dataset: MakeDataset, tmp_path: Path) -> None:
     )
     assert json.loads(done.stdout)["rows"][-1] == {"subset": "all", "share": 1.0, "x": 0.5}
     failed = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert failed.returncode == 1
+    assert failed.returncode == 2
     assert "give --run NAME=FILE" in failed.stderr

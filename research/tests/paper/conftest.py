@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
+from tests.encode.modernvbert.conftest import own_cache, released  # noqa: F401
 from tests.train.conftest import backbone  # noqa: F401
 
 WORDS = ("red", "green", "blue", "page", "total")

@@ -17,7 +17,7 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("pyarrow")
 
 from tests.encode.modernvbert import tiny
-from tests.train.conftest import QUICK, own_cache, said  # noqa: F401
+from tests.train.conftest import QUICK, said
 
 from research.command import run_step
 from research.paper.captions import make_captions

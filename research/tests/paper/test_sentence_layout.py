@@ -25,16 +25,6 @@ from vsplade.errors import InputError
 from vsplade.types import Page
 
 
-@pytest.fixture(autouse=True)
-def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("VSPLADE_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture(scope="module")
-def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.write_folder(tmp_path_factory.mktemp("released"), tiny.released_tensors())
-
-
 def test_sentence_transformers_layout_reads_and_writes(released: Path, tmp_path: Path) -> None:
     loaded = checkpoint.load(released)
     sentence_layout.save(loaded, tmp_path / "st")

@@ -7,6 +7,7 @@ at each page that comes back, so that every engine gives the same results.
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from vsplade.errors import EngineError
 from vsplade.store.durable import to_bytes
 from vsplade.store.manifest import JsonValue
 from vsplade.store.meaning_windows import MAX_WINDOWS
@@ -24,6 +26,15 @@ FORMAT = 1
 """Of what is kept on an engine; another number is refused."""
 MANIFEST = "manifest"
 """The record that makes a collection an index: whose vectors these are, and the number of the commit."""
+
+
+def check_version(engine: str, version: str, oldest: tuple[int, int], where: str) -> None:
+    numbers = re.search(r"(\d+)\.(\d+)", version)
+    if numbers is None or (int(numbers[1]), int(numbers[2])) < oldest:
+        needed = ".".join(map(str, oldest))
+        raise EngineError(
+            f"{where}: this is {engine} {version}; {needed} or newer is needed. Nothing was changed."
+        )
 
 
 def key_of(page_id: str) -> str:
@@ -81,7 +92,7 @@ class MetadataCondition(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowing:
+class Prefilter:
     """Which pages may be found. What an engine cannot express it leaves out: it then finds more."""
 
     conditions: tuple[MetadataCondition, ...] = ()
@@ -117,17 +128,17 @@ class Collection(Protocol):
 
     def fetch(self, keys: Sequence[str], thumbnails: bool = False) -> dict[str, Row]: ...
 
-    def briefs(self, narrowing: Narrowing) -> Iterator[FoundRow]:
+    def briefs(self, prefilter: Prefilter) -> Iterator[FoundRow]:
         """All pages, in no order, without their vectors."""
         ...
 
-    def count(self, narrowing: Narrowing) -> int: ...
+    def count(self, prefilter: Prefilter) -> int: ...
 
-    def search(self, queries: Sequence[SparseVector], k: int, narrowing: Narrowing) -> list[list[FoundRow]]:
+    def search(self, queries: Sequence[SparseVector], k: int, prefilter: Prefilter) -> list[list[FoundRow]]:
         """The ``k`` pages with the largest inner products, which are their scores."""
         ...
 
-    def nearest(self, direction: Direction, k: int, narrowing: Narrowing) -> list[FoundRow]:
+    def nearest(self, direction: Direction, k: int, prefilter: Prefilter) -> list[FoundRow]:
         """The ``k`` pages whose best window is nearest; the score is its cosine."""
         ...
 
@@ -143,14 +154,14 @@ class Collection(Protocol):
 
 
 def nearest_pages(
-    find: Callable[[int], Sequence[tuple[str, float]]], k: int, narrowing: Narrowing, most: int
+    find: Callable[[int], Sequence[tuple[str, float]]], k: int, prefilter: Prefilter, most: int
 ) -> dict[str, float]:
     """The keys of ``k`` pages and the cosine of the best window of each, best first.
 
     ``find(limit)`` gives pages' keys and cosines of so many windows; more are asked for until there are
     enough pages.
     """
-    limit = 4 * k if narrowing.among is None else MAX_WINDOWS * len(narrowing.among)
+    limit = 4 * k if prefilter.among is None else MAX_WINDOWS * len(prefilter.among)
     while True:
         limit = min(limit, most)
         found, best = find(limit), dict[str, float]()

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from vsplade.backends.address import parse_address
-from vsplade.backends.collection import FORMAT, MANIFEST, Collection, Narrowing, Row, key_of
+from vsplade.backends.collection import FORMAT, MANIFEST, Collection, Prefilter, Row, key_of
 from vsplade.backends.connect import connect
 from vsplade.errors import EngineError, IndexFormatError, InputError
 from vsplade.store.identity import EncoderIdentity, check_encoder
@@ -38,15 +38,11 @@ def read_manifest(collection: Collection) -> dict[str, Any]:
             f"{collection.where}`."
         )
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        told = found.get("format") if isinstance(found, dict) else found
+        other = found.get("format") if isinstance(found, dict) else found
         raise IndexFormatError(
-            f"{collection.where}: this index is of format {told!r}; this version of vsplade reads {FORMAT}."
+            f"{collection.where}: this index is of format {other!r}; this version of vsplade reads {FORMAT}."
         )
     return found
-
-
-def stored_identity(manifest: dict[str, Any]) -> EncoderIdentity:
-    return EncoderIdentity(manifest["encoder"], manifest["fingerprint"], manifest["vocabulary"])
 
 
 class CollectionWriter(PageWriter):
@@ -61,7 +57,7 @@ class CollectionWriter(PageWriter):
             if not self._collection.exists() or self._collection.record(MANIFEST) is None:
                 self._begin(identity)
             self._manifest = read_manifest(self._collection)
-            check_encoder(self.where, stored_identity(self._manifest), identity)
+            check_encoder(self.where, EncoderIdentity.from_json(self._manifest), identity)
             self._restore()
         except BaseException:
             self._collection.close()
@@ -75,14 +71,7 @@ class CollectionWriter(PageWriter):
         if not 1 <= identity.terms <= MAX_VOCABULARY:
             raise InputError(f"a vocabulary of {identity.terms} terms cannot be indexed.")
         self._collection.create()
-        first: dict[str, JsonValue] = {
-            "format": FORMAT,
-            "encoder": identity.name,
-            "fingerprint": identity.fingerprint,
-            "vocabulary": identity.terms,
-            "generation": 0,
-            "keys": [],
-        }
+        first: dict[str, JsonValue] = {"format": FORMAT, **identity.to_json(), "generation": 0, "keys": []}
         self._collection.write_records({MANIFEST: first})
 
     def _restore(self) -> None:
@@ -93,7 +82,7 @@ class CollectionWriter(PageWriter):
 
     @property
     def pages(self) -> int:
-        return self._collection.count(Narrowing())
+        return self._collection.count(Prefilter())
 
     @property
     def vocabulary(self) -> int:

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
-import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-from pymilvus import MilvusClient, MilvusException
+from pymilvus import MilvusException
 
-from vsplade.backends.address import TOKEN, Address
+from vsplade.backends.address import Address
 from vsplade.backends.collection import (
     FoundRow,
-    Narrowing,
+    Prefilter,
     Row,
     batched,
     joined_windows,
     nearest_pages,
 )
-from vsplade.backends.milvus_filter import ALL_TERMS, expression, for_filters, has_lists
+from vsplade.backends.milvus_connect import explained, is_lite, open_client
+from vsplade.backends.milvus_filter import expression
 from vsplade.backends.milvus_records import joined, name_key, pieces
+from vsplade.backends.milvus_rows import as_dict, found_row, page_entity, stored_row, window_entities
 from vsplade.backends.milvus_schema import (
-    MOST_TERMS,
     PAGE_FIELDS,
     RECORD_FIELDS,
     RECORDS,
-    TEXT,
     WINDOW_FIELDS,
     WINDOWS,
     check_fields,
@@ -38,19 +34,12 @@ from vsplade.backends.milvus_schema import (
     create_records,
     create_windows,
 )
-from vsplade.errors import EngineError, InputError
+from vsplade.errors import EngineError
 from vsplade.store.manifest import JsonValue
-from vsplade.store.postings import MAX_VOCABULARY
 from vsplade.types import Direction, SparseVector, Windows
 
 MOST_RESULTS = 16_384
 """That Milvus gives for one search."""
-OLDEST = (2, 4)
-"""The first version with sparse vectors."""
-SECONDS, STARTING = 30.0, 20.0
-"""To wait for an answer; for the engine of a file to start."""
-UNAVAILABLE = 2
-"""Milvus' number of the error that no server answers."""
 BATCH = 500
 STRONG = "Strong"
 """Reads see every write before them. Searches do not wait for that: see docs/scale-out.md."""
@@ -66,9 +55,9 @@ class MilvusCollection:
         self.serves_processes = address.path is None
         self._pages = address.collection
         self._windows, self._records = address.collection + WINDOWS, address.collection + RECORDS
-        self._client = _connect(address, self.where)
+        self._client = open_client(address, self.where)
         try:
-            self._lite = _is_lite(self._client, self.where) or address.path is not None
+            self._lite = is_lite(self._client, self.where) or address.path is not None
             self._check()
         except BaseException:
             self.close()
@@ -89,7 +78,7 @@ class MilvusCollection:
         try:
             yield
         except MilvusException as error:
-            raise EngineError(f"{self.where}: Milvus answered with an error: {_told(error)}.") from error
+            raise EngineError(f"{self.where}: Milvus answered with an error: {explained(error)}.") from error
 
     def close(self) -> None:
         self._client.close()
@@ -108,8 +97,8 @@ class MilvusCollection:
         self._there |= {self._pages, self._records}
 
     def put(self, rows: Sequence[Row]) -> None:
-        entities = [_page_entity(row) for row in rows]
-        windows = [entity for row in rows for entity in _window_entities(row)]
+        entities = [page_entity(row) for row in rows]
+        windows = [entity for row in rows for entity in window_entities(row)]
         with self._errors():
             if windows and self._windows not in self._there:
                 dimensions = len(windows[0]["direction"])
@@ -137,9 +126,9 @@ class MilvusCollection:
         found: dict[str, Row] = {}
         with self._errors():
             for batch in batched(dict.fromkeys(keys), BATCH):
-                rows = self._get(self._pages, expression(Narrowing(among=tuple(batch)), "key"), fields)
+                rows = self._get(self._pages, expression(Prefilter(among=tuple(batch)), "key"), fields)
                 windows = self._windows_of(batch)
-                found |= {row["key"]: _row(row, windows.get(row["key"])) for row in rows}
+                found |= {row["key"]: stored_row(row, windows.get(row["key"])) for row in rows}
         return found
 
     def _windows_of(self, keys: Sequence[str]) -> dict[str, Windows]:
@@ -147,7 +136,7 @@ class MilvusCollection:
             return {}
         rows = self._get(
             self._windows,
-            expression(Narrowing(among=tuple(keys)), "page_key"),
+            expression(Prefilter(among=tuple(keys)), "page_key"),
             ["key", "page_key", "cluster", "direction"],
         )
         return joined_windows(
@@ -168,13 +157,13 @@ class MilvusCollection:
         finally:
             batches.close()
 
-    def briefs(self, narrowing: Narrowing) -> Iterator[FoundRow]:
+    def briefs(self, prefilter: Prefilter) -> Iterator[FoundRow]:
         with self._errors():
-            for row in self._get(self._pages, expression(narrowing, "key"), ["key", "place", "page"]):
-                yield _found(row, 0.0)
+            for row in self._get(self._pages, expression(prefilter, "key"), ["key", "place", "page"]):
+                yield found_row(row, 0.0)
 
-    def count(self, narrowing: Narrowing) -> int:
-        filter = expression(narrowing, "key")
+    def count(self, prefilter: Prefilter) -> int:
+        filter = expression(prefilter, "key")
         with self._errors():
             answer = self._client.query(
                 self._pages, filter=filter, output_fields=["count(*)"], consistency_level=STRONG
@@ -183,35 +172,35 @@ class MilvusCollection:
 
     # -- search ---------------------------------------------------------------------------------------
 
-    def search(self, queries: Sequence[SparseVector], k: int, narrowing: Narrowing) -> list[list[FoundRow]]:
-        asked = [_as_dict(query) for query in queries]
+    def search(self, queries: Sequence[SparseVector], k: int, prefilter: Prefilter) -> list[list[FoundRow]]:
+        asked = [as_dict(query) for query in queries]
         with self._errors():
             answers = self._client.search(
                 self._pages,
                 asked,
                 anns_field="vector",
                 limit=k,
-                filter=expression(narrowing, "key"),
+                filter=expression(prefilter, "key"),
                 search_params={"metric_type": "IP", "params": {"drop_ratio_search": 0.0}},
                 output_fields=["key", "place", "page"],
             )
-        return [[_found(hit["entity"], hit["distance"]) for hit in hits] for hits in answers]
+        return [[found_row(hit["entity"], hit["distance"]) for hit in hits] for hits in answers]
 
-    def nearest(self, direction: Direction, k: int, narrowing: Narrowing) -> list[FoundRow]:
+    def nearest(self, direction: Direction, k: int, prefilter: Prefilter) -> list[FoundRow]:
         if self._windows not in self._there:
             return []
         chosen = nearest_pages(
-            lambda limit: self._nearest_windows(direction, limit, narrowing), k, narrowing, MOST_RESULTS
+            lambda limit: self._nearest_windows(direction, limit, prefilter), k, prefilter, MOST_RESULTS
         )
         with self._errors():
             rows = self._get(
-                self._pages, expression(Narrowing(among=tuple(chosen)), "key"), ["key", "place", "page"]
+                self._pages, expression(Prefilter(among=tuple(chosen)), "key"), ["key", "place", "page"]
             )
             pages = {row["key"]: row for row in rows} if chosen else {}
-        return [_found(pages[key], cosine) for key, cosine in chosen.items() if key in pages]
+        return [found_row(pages[key], cosine) for key, cosine in chosen.items() if key in pages]
 
     def _nearest_windows(
-        self, direction: Direction, limit: int, narrowing: Narrowing
+        self, direction: Direction, limit: int, prefilter: Prefilter
     ) -> list[tuple[str, float]]:
         with self._errors():
             (hits,) = self._client.search(
@@ -219,7 +208,7 @@ class MilvusCollection:
                 [direction.vector.tolist()],
                 anns_field="direction",
                 limit=limit,
-                filter=expression(narrowing, "page_key", terms=False),
+                filter=expression(prefilter, "page_key", terms=False),
                 search_params={"metric_type": "COSINE", "params": {}},
                 output_fields=["page_key"],
             )
@@ -255,117 +244,3 @@ class MilvusCollection:
                 self._client.upsert(self._records, batch)
             for keys in batched(gone, BATCH):
                 self._client.delete(self._records, ids=keys)
-
-
-def _connect(address: Address, where: str) -> MilvusClient:
-    given: dict[str, Any] = {"timeout": SECONDS}
-    if address.path is not None:
-        try:
-            import milvus_lite  # noqa: F401
-        except ImportError as error:
-            raise InputError(
-                f"{where}: a file needs the package milvus-lite. Run: pip install milvus-lite"
-            ) from error
-        address.path.parent.mkdir(parents=True, exist_ok=True)
-        uri = str(address.path)
-    else:
-        uri = address.url
-        given |= {"token": address.token, "db_name": address.database}
-    try:
-        return _client(uri, STARTING if address.path is not None else 0.0, given)
-    except MilvusException as error:
-        advice = (
-            "Another process may have it open: milvus-lite takes one at a time."
-            if address.path is not None
-            else f"Is the server running, and is {TOKEN} its user and password?"
-        )
-        raise EngineError(f"{where}: Milvus cannot be reached ({_told(error)}). {advice}") from error
-
-
-def _client(uri: str, patience: float, given: dict[str, Any]) -> MilvusClient:
-    """The engine of a file is started by the client, which does not always wait until it answers."""
-    end = time.monotonic() + patience
-    while True:
-        try:
-            return MilvusClient(uri, **given)
-        except MilvusException as error:
-            if error.code != UNAVAILABLE or time.monotonic() > end:
-                raise
-            time.sleep(0.2)
-
-
-def _is_lite(client: MilvusClient, where: str) -> bool:
-    """Whether this is the small edition, which has no index on the terms; too old a server is refused."""
-    try:
-        version = str(client.get_server_version())
-    except Exception:  # milvus-lite 2 does not tell: the call is not implemented there
-        return True
-    check_version(version, where)
-    return "lite" in version
-
-
-def check_version(version: str, where: str) -> None:
-    numbers = re.search(r"(\d+)\.(\d+)", version)
-    if numbers is None or (int(numbers[1]), int(numbers[2])) < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        raise EngineError(
-            f"{where}: this is Milvus {version}; sparse vectors need {oldest} or newer. Nothing was changed."
-        )
-
-
-def _told(error: MilvusException) -> str:
-    message: str = getattr(error, "message", "") or str(error)
-    return " ".join(message.split()).rstrip(".")
-
-
-def _as_dict(vector: SparseVector) -> dict[int, float]:
-    return dict(zip(vector.terms.tolist(), vector.weights.tolist(), strict=True))
-
-
-def _page_entity(row: Row) -> dict[str, Any]:
-    text = json.dumps({"id": row.id, "metadata": row.metadata}, separators=(",", ":"))
-    thumbnail = base64.b64encode(row.thumbnail).decode()
-    for what, kept in (("its metadata", text), ("its thumbnail", thumbnail)):
-        if len(kept) > TEXT:
-            raise InputError(f"page {row.id!r}: {what} take {len(kept):,} bytes; Milvus keeps {TEXT:,}.")
-    terms = row.vector.terms.tolist()
-    return {
-        "key": row.key,
-        "place": row.place,
-        "page": text,
-        "metadata": for_filters(row.metadata),
-        "lists": int(has_lists(row.metadata)),
-        "terms": terms if len(terms) <= MOST_TERMS else [ALL_TERMS],
-        "thumbnail": thumbnail,
-        # Some versions refuse empty vectors. No query asks for this term.
-        "vector": _as_dict(row.vector) or {MAX_VOCABULARY: 1.0},
-    }
-
-
-def _window_entities(row: Row) -> Iterator[dict[str, Any]]:
-    windows = row.vector.meaning
-    if not isinstance(windows, Windows):
-        return
-    for number, (codes, cluster) in enumerate(zip(windows.codes, windows.clusters.tolist(), strict=True)):
-        yield {
-            "key": f"{row.key}-{number}",
-            "page_key": row.key,
-            "cluster": cluster,
-            "metadata": for_filters(row.metadata),
-            "lists": int(has_lists(row.metadata)),
-            "direction": codes.astype(np.float32).tolist(),
-        }
-
-
-def _found(row: Mapping[str, Any], score: float) -> FoundRow:
-    page = json.loads(row["page"])
-    return FoundRow(row["key"], page["id"], int(row["place"]), page["metadata"], float(score))
-
-
-def _row(row: Mapping[str, Any], windows: Windows | None) -> Row:
-    page = json.loads(row["page"])
-    weights = {int(term): weight for term, weight in row["vector"].items() if int(term) != MAX_VOCABULARY}
-    plain = SparseVector.from_dict(weights)
-    vector = SparseVector(plain.terms, plain.weights, windows)
-    thumbnail = base64.b64decode(row.get("thumbnail") or "")
-    return Row(page["id"], int(row["place"]), vector, page["metadata"], thumbnail)

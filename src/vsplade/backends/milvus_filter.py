@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from vsplade.backends.collection import MetadataCondition, Narrowing
+from vsplade.backends.collection import MetadataCondition, Prefilter
 from vsplade.store.postings import MAX_VOCABULARY
 
 ALL_TERMS = MAX_VOCABULARY
@@ -24,13 +24,13 @@ _PLAIN = re.compile(r'^[^"\\\x00-\x1f\ud800-\udfff]*$')
 HAS_LISTS = "lists == 1"
 
 
-def expression(narrowing: Narrowing, page_key: str, terms: bool = True) -> str:
+def expression(prefilter: Prefilter, page_key: str, terms: bool = True) -> str:
     """``page_key`` is the field with the page's key; ``terms``: whether its terms are beside it."""
-    parts = [part for part in map(_condition, narrowing.conditions) if part]
-    if narrowing.among is not None:
-        parts.append(f"{page_key} in {json.dumps(list(narrowing.among))}")
+    parts = [part for part in map(_condition, prefilter.conditions) if part]
+    if prefilter.among is not None:
+        parts.append(f"{page_key} in {json.dumps(list(prefilter.among))}")
     if terms:
-        parts += map(_holding, narrowing.holding)
+        parts += map(_holding, prefilter.holding)
     return " and ".join(f"({part})" for part in parts)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vsplade.backends.address import Where, is_address, parse_address
 from vsplade.backends.collection import MANIFEST
-from vsplade.backends.collection_writer import CollectionWriter, read_manifest, stored_identity
+from vsplade.backends.collection_writer import CollectionWriter, read_manifest
 from vsplade.backends.connect import connect
 from vsplade.encode import as_built, load_encoder, load_index_encoder
 from vsplade.store import manifest
@@ -31,7 +31,7 @@ def stored_encoder(where: Where) -> EncoderIdentity | None:
     collection = connect(parse_address(str(where)))
     try:
         known = collection.exists() and collection.record(MANIFEST) is not None
-        return stored_identity(read_manifest(collection)) if known else None
+        return EncoderIdentity.from_json(read_manifest(collection)) if known else None
     finally:
         collection.close()
 

@@ -14,7 +14,7 @@ import numpy as np
 from vsplade.backends.address import Address
 from vsplade.backends.collection import (
     FoundRow,
-    Narrowing,
+    Prefilter,
     Row,
     batched,
     joined_windows,
@@ -172,11 +172,11 @@ class QdrantCollection:
         if self._windows in self._there:
             for batch in batched(keys, BATCH):
                 self._store.delete_where(
-                    self._windows, self._filter(Narrowing(among=tuple(batch)), "page_key")
+                    self._windows, self._filter(Prefilter(among=tuple(batch)), "page_key")
                 )
 
-    def _filter(self, narrowing: Narrowing, page_key: str = "", terms: bool = True) -> Any:
-        return make_filter(self._store.models, narrowing, page_key, terms)
+    def _filter(self, prefilter: Prefilter, page_key: str = "", terms: bool = True) -> Any:
+        return make_filter(self._store.models, prefilter, page_key, terms)
 
     def fetch(self, keys: Sequence[str], thumbnails: bool = False) -> dict[str, Row]:
         fields = (*BRIEF, "page", *(("thumbnail",) if thumbnails else ()))
@@ -190,7 +190,7 @@ class QdrantCollection:
     def _windows_of(self, keys: Sequence[str]) -> dict[str, Windows]:
         if self._windows not in self._there:
             return {}
-        filter = self._filter(Narrowing(among=tuple(keys)), "page_key")
+        filter = self._filter(Prefilter(among=tuple(keys)), "page_key")
         fields = ("page_key", "number", "cluster", "length")
         return joined_windows(
             [
@@ -204,34 +204,34 @@ class QdrantCollection:
             ]
         )
 
-    def briefs(self, narrowing: Narrowing) -> Iterator[FoundRow]:
-        points = self._store.scroll(self._pages, self._filter(narrowing), ("page", *BRIEF), False)
+    def briefs(self, prefilter: Prefilter) -> Iterator[FoundRow]:
+        points = self._store.scroll(self._pages, self._filter(prefilter), ("page", *BRIEF), False)
         return (_found(key, payload, 0.0) for key, _, payload in points)
 
-    def count(self, narrowing: Narrowing) -> int:
-        return self._store.count(self._pages, self._filter(narrowing))
+    def count(self, prefilter: Prefilter) -> int:
+        return self._store.count(self._pages, self._filter(prefilter))
 
     # -- search ---------------------------------------------------------------------------------------
 
-    def search(self, queries: Sequence[SparseVector], k: int, narrowing: Narrowing) -> list[list[FoundRow]]:
+    def search(self, queries: Sequence[SparseVector], k: int, prefilter: Prefilter) -> list[list[FoundRow]]:
         vectors: list[Sparse | list[float]] = [
             (query.terms.tolist(), query.weights.tolist()) for query in queries
         ]
-        filter = self._filter(narrowing)
+        filter = self._filter(prefilter)
         answers = self._store.query(self._pages, WORDS, vectors, k, filter, ("page", *BRIEF))
         return [[_found(key, payload, score) for key, score, payload in answer] for answer in answers]
 
-    def nearest(self, direction: Direction, k: int, narrowing: Narrowing) -> list[FoundRow]:
+    def nearest(self, direction: Direction, k: int, prefilter: Prefilter) -> list[FoundRow]:
         if self._windows not in self._there:
             return []
-        filter = self._filter(narrowing, "page_key", terms=False)
+        filter = self._filter(prefilter, "page_key", terms=False)
         asked: list[Sparse | list[float]] = [direction.vector.tolist()]
 
         def find(limit: int) -> list[tuple[str, float]]:
             (found,) = self._store.query(self._windows, MEANING, asked, limit, filter, ("page_key",))
             return [(payload["page_key"], score) for _, score, payload in found]
 
-        chosen = nearest_pages(find, k, narrowing, MOST_RESULTS)
+        chosen = nearest_pages(find, k, prefilter, MOST_RESULTS)
         points = self._store.retrieve(self._pages, list(chosen), ("page", *BRIEF), False) if chosen else []
         pages = {key: payload for key, _, payload in points}
         return [_found(key, pages[key], cosine) for key, cosine in chosen.items() if key in pages]

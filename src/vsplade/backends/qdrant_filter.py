@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from vsplade.backends.collection import MetadataCondition, Narrowing
+from vsplade.backends.collection import MetadataCondition, Prefilter
 
 _PLAIN = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 """Keys that need no quotes in a path."""
@@ -17,13 +17,13 @@ _VALID = re.compile(r"^[^\x00\ud800-\udfff]*$")
 _LIMITS = ("gt", "gte", "lt", "lte")
 
 
-def make_filter(models: Any, narrowing: Narrowing, page_key: str, terms: bool = True) -> Any:
+def make_filter(models: Any, prefilter: Prefilter, page_key: str, terms: bool = True) -> Any:
     """``page_key`` names the field with the page's key; empty: the point's own id. None: all pages."""
-    must: list[Any] = [condition for one in narrowing.conditions for condition in _metadata(models, one)]
-    if narrowing.among is not None:
-        must.append(_among(models, narrowing.among, page_key))
+    must: list[Any] = [condition for one in prefilter.conditions for condition in _metadata(models, one)]
+    if prefilter.among is not None:
+        must.append(_among(models, prefilter.among, page_key))
     if terms:
-        must += [_holding(models, sets) for sets in narrowing.holding]
+        must += [_holding(models, sets) for sets in prefilter.holding]
     return models.Filter(must=must) if must else None
 
 

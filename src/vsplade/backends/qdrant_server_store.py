@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +12,7 @@ from qdrant_client.http.exceptions import ApiException
 
 from vsplade.backends import qdrant
 from vsplade.backends.address import TOKEN, Address
+from vsplade.backends.collection import check_version
 from vsplade.backends.qdrant import MEANING, SCROLL, WORDS, Point, Sparse
 from vsplade.errors import EngineError
 
@@ -39,17 +39,17 @@ class ServerStore:
             version = str(self._connected(FIRST_SECONDS).info().version)
         except Exception as error:
             raise EngineError(
-                f"{self._where}: Qdrant cannot be reached ({_told(error)}). Is the server running, and is "
+                f"{self._where}: Qdrant cannot be reached ({_text(error)}). Is the server running, and is "
                 f"{TOKEN} its key?"
             ) from error
-        check_version(version, self._where)
+        check_version("Qdrant", version, OLDEST, self._where)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
         except (ApiException, QdrantException, ValueError) as error:
-            raise EngineError(f"{self._where}: Qdrant answered with an error: {_told(error)}.") from error
+            raise EngineError(f"{self._where}: Qdrant answered with an error: {_text(error)}.") from error
 
     def exists(self, name: str) -> bool:
         with self._errors():
@@ -145,14 +145,5 @@ class ServerStore:
         self._client.close()
 
 
-def check_version(version: str, where: str) -> None:
-    numbers = re.search(r"(\d+)\.(\d+)", version)
-    if numbers is None or (int(numbers[1]), int(numbers[2])) < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        raise EngineError(
-            f"{where}: this is Qdrant {version}; {oldest} or newer is needed. Nothing was changed."
-        )
-
-
-def _told(error: Exception) -> str:
+def _text(error: Exception) -> str:
     return " ".join(str(error).split())[:300].rstrip(".")

@@ -26,6 +26,7 @@ from vsplade.cli import (
     searching,
     serving,
     training,
+    upkeep,
     vectors,
 )
 from vsplade.cli.common import note, print_json, printable
@@ -63,18 +64,11 @@ def cli() -> None:
     """Search pages that exist only as pictures."""
 
 
-for command in (
-    *indexing.COMMANDS,
-    *searching.COMMANDS,
-    *serving.COMMANDS,
-    *inspecting.COMMANDS,
-    *reading_text.COMMANDS,
-    *vectors.COMMANDS,
-    *scaling.COMMANDS,
-    *measuring.COMMANDS,
-    *training.COMMANDS,
-):
-    cli.add_command(command)
+for module in (
+    indexing, upkeep, searching, serving, inspecting, reading_text, vectors, scaling, measuring, training,
+):  # fmt: skip
+    for command in module.COMMANDS:
+        cli.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

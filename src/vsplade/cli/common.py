@@ -209,6 +209,14 @@ def say(message: str = "") -> None:
     click.echo(_for_terminal(message))
 
 
+def report(facts: object, as_json: bool, text: str) -> None:
+    """The result: for programs, or for people."""
+    if as_json:
+        print_json(facts)
+    else:
+        say(text)
+
+
 def note(message: str) -> None:
     """Anything that is not the result: progress, hints, warnings."""
     click.echo(_for_terminal(message), err=True)
@@ -216,8 +224,7 @@ def note(message: str) -> None:
 
 def note_failures(problems: Sequence[FileProblem]) -> None:
     for problem in problems:
-        place = f", page {problem.page}" if problem.page else ""
-        note(f"Failed: {printable(problem.path)}{place}: {printable(problem.reason)}")
+        note(f"Failed: {printable(problem.place)}: {printable(problem.reason)}")
 
 
 _OUR_STYLE = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;;(?:file://[-\w./~%]*)?\x1b\\|\n)")

@@ -1,4 +1,4 @@
-"""``vsplade index`` and the upkeep of what it made: ``delete``, ``compact``, ``stats``."""
+"""``vsplade index``: files into an index, and follow them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from vsplade.cli.common import (
     SOME_FAILED,
     count,
     encoder_option,
-    filter_option,
     folder_of,
     index_option,
     json_option,
@@ -25,11 +24,12 @@ from vsplade.cli.common import (
     password_options,
     print_json,
     printable,
+    report,
     say,
-    size,
     workers_option,
 )
-from vsplade.errors import IndexFormatError, InputError
+from vsplade.cli.upkeep import check_index, recover_index
+from vsplade.errors import InputError
 
 if TYPE_CHECKING:
     from vsplade.ingest import IngestReport
@@ -104,9 +104,9 @@ def index_command(
     if check:
         if paths:
             raise InputError("--check looks at the index only: leave the paths out, or leave --check out.")
-        return _check(folder_of(index_dir, "--check"), as_json)
+        return check_index(folder_of(index_dir, "--check"), as_json)
     if recover:
-        _recover(folder_of(index_dir, "--recover"), encoder, as_json=as_json and not paths)
+        recover_index(folder_of(index_dir, "--recover"), encoder, as_json=as_json and not paths)
         if not paths:
             return 0
     if from_parquet is not None:
@@ -130,12 +130,12 @@ def index_command(
     chosen = encoder if model is None else model_encoder(model)
     if watch:
         _watch(paths, index_dir, chosen, as_json, given)
-    report = index_paths(paths, index_dir, chosen, **given)
+    done = index_paths(paths, index_dir, chosen, **given)
     if as_json:
-        print_json(report.to_json())
+        print_json(done.to_json())
     else:
-        _print_report(report)
-    return SOME_FAILED if report.failed else 0
+        _print_report(done)
+    return SOME_FAILED if done.failed else 0
 
 
 def _watch(
@@ -158,10 +158,9 @@ def _add_shards(
     if paths:
         raise InputError("--from-parquet adds pages that are encoded already: leave the paths out.")
     pages = add_parquet(source, index_dir, encoder)
-    if as_json:
-        print_json({"pages": pages, "index": str(index_dir), "from_parquet": source})
-    else:
-        say(f"{count(pages, 'page')} of {printable(source)} are in {printable(str(index_dir))}.")
+    facts = {"pages": pages, "index": str(index_dir), "from_parquet": source}
+    text = f"{count(pages, 'page')} of {printable(source)} are in {printable(str(index_dir))}."
+    report(facts, as_json, text)
     return 0
 
 
@@ -203,37 +202,37 @@ def _value(text: str) -> Json:
     return text
 
 
-def _print_report(report: IngestReport) -> None:
+def _print_report(done: IngestReport) -> None:
     parts = [
         f"{number:,} {name}"
         for number, name in (
-            (report.new, "new"),
-            (report.updated, "updated"),
-            (report.skipped, "skipped"),
-            (report.removed, "removed"),
-            (report.failed, "failed"),
-            (report.moved, "of moved files"),
+            (done.new, "new"),
+            (done.updated, "updated"),
+            (done.skipped, "skipped"),
+            (done.removed, "removed"),
+            (done.failed, "failed"),
+            (done.moved, "of moved files"),
         )
         if number or name != "of moved files"
     ]
     say(
-        f"{count(report.pages, 'page')} of {count(report.files, 'file')}: {', '.join(parts)}; "
-        f"{report.seconds:.1f} s" + (f", {report.pages_per_s:.1f} pages/s" if report.pages_per_s else "")
+        f"{count(done.pages, 'page')} of {count(done.files, 'file')}: {', '.join(parts)}; "
+        f"{done.seconds:.1f} s" + (f", {done.pages_per_s:.1f} pages/s" if done.pages_per_s else "")
     )
-    note_failures(report.failures)
-    if report.empty:
+    note_failures(done.failures)
+    if done.empty:
         note(
-            f"Note: on {count(report.empty, 'page')} no words were found, so no search finds "
-            f"{'it' if report.empty == 1 else 'them'}: blank, or (with the encoder 'text') no text layer."
+            f"Note: on {count(done.empty, 'page')} no words were found, so no search finds "
+            f"{'it' if done.empty == 1 else 'them'}: blank, or (with the encoder 'text') no text layer."
         )
-    if report.illegible:
-        _note_illegible(report.illegible)
-    if report.passed_over:
+    if done.illegible:
+        _note_illegible(done.illegible)
+    if done.passed_over:
         kinds = ", ".join(
-            f"{n:,} {printable(end) or 'without an ending'}" for end, n in report.passed_over.items()
+            f"{n:,} {printable(end) or 'without an ending'}" for end, n in done.passed_over.items()
         )
         note(f"Note: files of other kinds were passed over: {kinds}.")
-        _note_missing(report.passed_over)
+        _note_missing(done.passed_over)
 
 
 def _note_missing(passed_over: Mapping[str, int]) -> None:
@@ -260,128 +259,4 @@ def _note_illegible(files: Mapping[str, int]) -> None:
         note(f"  and {count(len(files) - LISTED, 'file')} more; --json lists them all.")
 
 
-def _check(index_dir: Path, as_json: bool) -> int:
-    from vsplade.search.index import Index
-
-    problems = Index.open(index_dir).check()
-    if as_json:
-        print_json({"index": str(index_dir), "sound": not problems, "problems": problems})
-    for problem in problems:
-        note(f"Problem: {printable(problem)}")
-    if problems:
-        note(
-            "This index is damaged. Restore it from a copy, or run `vsplade index --recover --index "
-            f"{index_dir}`: it keeps what is sound and says which files to index again."
-        )
-    elif not as_json:
-        say(f"{printable(str(index_dir))}: every byte is as it was written.")
-    return IndexFormatError.exit_code if problems else 0
-
-
-def _recover(index_dir: Path, encoder: str | None, as_json: bool) -> None:
-    from vsplade.encode import load_encoder
-    from vsplade.ingest.recover import recover
-    from vsplade.store.identity import EncoderIdentity
-
-    done = recover(index_dir, EncoderIdentity.of(load_encoder(encoder)) if encoder else None)
-    for text in done.notes:
-        note(f"Note: {printable(text)}.")
-    for name in done.set_aside:
-        note(f"Set aside: {printable(name)} (kept in {printable(str(index_dir))}, not used)")
-    for path in done.read_again:
-        note(f"Index again: {printable(path)}")
-    if as_json:
-        print_json({"index": str(index_dir), **done.to_json()})
-    elif not done.needed:
-        say(f"{printable(str(index_dir))}: this index is sound; nothing was changed.")
-    else:
-        say(
-            f"{count(done.pages, 'page')} of {count(len(done.files), 'file')} can be searched; "
-            f"{count(done.missing, 'page')} of {count(len(done.read_again), 'file')} are missing."
-        )
-
-
-@click.command()
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@index_option
-@filter_option
-@json_option
-def delete(ids: tuple[str, ...], index_dir: Where, filters: tuple[str, ...], as_json: bool) -> None:
-    """Remove pages, by ID or by a filter.
-
-    IDs are as search shows them with --json. A removed page stays away until its file changes.
-    """
-    from vsplade.backends.open_writer import open_writer
-    from vsplade.search.open_index import open_index
-
-    if not ids and not filters:
-        raise InputError("Name the pages to remove: give IDs, or --filter doc_id=NAME for a whole file.")
-    index = open_index(index_dir)
-    unknown = [page for page in ids if page not in index]
-    if unknown:
-        raise InputError(f"{index_dir} has no page {unknown[0]!r}; nothing was removed.")
-    gone = {*ids, *(index.ids(filters) if filters else ())}
-    with open_writer(index_dir) as writer:
-        for page in gone:
-            writer.delete(page)
-    if as_json:
-        print_json({"deleted": len(gone), "ids": sorted(gone)})
-    else:
-        say(f"Removed {count(len(gone), 'page')}.")
-
-
-@click.command()
-@index_option
-@click.option(
-    "--merge", is_flag=True, help="Only join small segments: quicker, but keeps deleted pages' space."
-)
-@json_option
-def compact(index_dir: Where, merge: bool, as_json: bool) -> None:
-    """Rewrite the index without deleted pages, in as few segments as possible."""
-    from vsplade.search.index import Index
-    from vsplade.store.writer import IndexWriter
-
-    folder = folder_of(index_dir, "compact")
-    before = Index.open(folder).statistics()
-    with IndexWriter(folder) as writer:
-        if merge:
-            writer.merge()
-        else:
-            writer.compact()
-    after = Index.open(folder).statistics()
-    if as_json:
-        print_json({"before": before, "after": after})
-    else:
-        say(
-            f"{count(int(before['segments']), 'segment')}, {size(before['bytes'])} became "
-            f"{count(int(after['segments']), 'segment')}, {size(after['bytes'])}."
-        )
-
-
-@click.command()
-@index_option
-@json_option
-def stats(index_dir: Where, as_json: bool) -> None:
-    """Tell what an index holds and which encoder made it."""
-    from vsplade.search.open_index import open_index
-
-    index = open_index(index_dir)
-    facts = {
-        "index": str(index_dir),
-        "encoder": index.identity.name,
-        "fingerprint": index.identity.fingerprint,
-        "vocabulary": index.identity.terms,
-        "commit": index.generation,
-        **index.statistics(),
-    }
-    if as_json:
-        print_json(facts)
-        return
-    for name, value in facts.items():
-        shown = size(value) if name.endswith("bytes") and isinstance(value, (int, float)) else value
-        if isinstance(shown, (int, float)):
-            shown = f"{shown:,.3f}".rstrip("0").rstrip(".")
-        say(f"{name.replace('_', ' '):<25} {printable(str(shown))}")
-
-
-COMMANDS = (index_command, delete, compact, stats)
+COMMANDS = (index_command,)

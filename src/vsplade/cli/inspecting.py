@@ -13,6 +13,7 @@ from vsplade.cli.common import (
     encoder_option,
     json_option,
     note,
+    note_failures,
     password_options,
     print_json,
     printable,
@@ -58,7 +59,7 @@ def inspect(
     With their weights; the order is what a term is worth in a search.
     """
     from vsplade.encode import load_encoder
-    from vsplade.pages import FileProblem, discover, name_files, render
+    from vsplade.pages import FileProblem, discover, name_files, render, usable
 
     chosen = load_encoder(encoder)
     found = discover([file])
@@ -66,25 +67,22 @@ def inspect(
         raise InputError(f"{file} {found.problems[0].reason}.")
     if picture:
         _check_picture(chosen, found.files, picture)
-    shown, failed = [], 0
+    shown, problems = [], list[FileProblem]()
     before = frozenset(range(1, number or 1))
     files = [replace(source, skip=before) for source in name_files(found.files)]
-    for result in render(files, chosen.longest_edge):
-        if isinstance(result, FileProblem):
-            failed += 1
-            place = f", page {result.page}" if result.page else ""
-            note(f"{printable(result.path)}{place}: {printable(result.reason)}")
-        elif number is None or result.page.number == number:
+    for result in usable(render(files, chosen.longest_edge), problems.append):
+        if number is None or result.page.number == number:
             shown.append(_show(result.page, chosen, top, as_json))
             if picture:
                 _draw(result.page, chosen, top, picture, several=result.pages > 1 and number is None)
             if number is not None and len(files) == 1:
                 break
-    if not shown and not failed:
+    note_failures(problems)
+    if not shown and not problems:
         raise InputError(f"{file} has no page {number}.")
     if as_json:
-        print_json({"file": str(file), "encoder": chosen.name, "pages": shown, "failed": failed})
-    return SOME_FAILED if failed else 0
+        print_json({"file": str(file), "encoder": chosen.name, "pages": shown, "failed": len(problems)})
+    return SOME_FAILED if problems else 0
 
 
 def _show(page: Page, encoder: Encoder, top: int, quiet: bool) -> dict[str, object]:

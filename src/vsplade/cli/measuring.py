@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,57 +146,59 @@ def evaluate(
             words_only=words_only,
             where=where,
         )
-    _report(judged, report, encoder, **then)
+    _report(judged, report, encoder, Afterwards(**then))
 
 
-def _report(
-    judged: Dataset,
-    report: EvalReport,
-    encoder: str | None,
-    *,
-    run_file: Path | None,
-    report_folder: Path | None,
-    compare: Path | None,
-    fuse: bool,
-    fuse_with: tuple[Path, ...],
-    weights: str | None,
-    fusion: str,
-    tune: bool,
-    rerank: str | None,
-    rerank_depth: int,
-    measure_name: str,
-    per_query: bool,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True)
+class Afterwards:
+    """What is done with the results of the search, by the command's own options."""
+
+    run_file: Path | None
+    report_folder: Path | None
+    compare: Path | None
+    fuse: bool
+    fuse_with: tuple[Path, ...]
+    weights: str | None
+    fusion: str
+    tune: bool
+    rerank: str | None
+    rerank_depth: int
+    measure_name: str
+    per_query: bool
+    as_json: bool
+
+
+def _report(judged: Dataset, report: EvalReport, encoder: str | None, asked: Afterwards) -> None:
     """Joined, reranked and compared as asked for; then written and printed."""
     from vsplade.evaluate import write_run
     from vsplade.evaluate.eval_report import write_report
 
-    joined = None
-    if fuse or fuse_with:
-        report, joined = _fuse(judged, report, encoder, fuse, fuse_with, weights, fusion, tune, measure_name)
-    elif tune or weights is not None:
+    joined = reranking = None
+    if asked.fuse or asked.fuse_with:
+        report, joined = _fuse(judged, report, encoder, asked)
+    elif asked.tune or asked.weights is not None:
         raise InputError("--tune and --weights say how rankings are joined: give --fuse or --fuse-with too.")
-    reranking = None
-    if rerank:
-        report, reranking = _rerank(judged, report, rerank, rerank_depth)
-    if run_file:
-        write_run(run_file, report.run)
-    if report_folder:
-        write_report(report_folder, [report])
-    difference = _compare(judged, report, compare, measure_name) if compare else None
-    if as_json:
-        compared = difference and {"run": str(compare), "measure": measure_name, **difference.to_json()}
+    if asked.rerank:
+        report, reranking = _rerank(judged, report, asked.rerank, asked.rerank_depth)
+    if asked.run_file:
+        write_run(asked.run_file, report.run)
+    if asked.report_folder:
+        write_report(asked.report_folder, [report])
+    measure, other = asked.measure_name, asked.compare
+    difference = _compare(judged, report, other, measure) if other else None
+    if asked.as_json:
+        compared = difference and {"run": str(other), "measure": measure, **difference.to_json()}
         parts = {"fusion": joined and joined.to_json(), "reranking": reranking, "comparison": compared}
-        print_json(report.to_json(per_query=per_query) | {name: part for name, part in parts.items() if part})
+        facts = report.to_json(per_query=asked.per_query)
+        print_json(facts | {name: part for name, part in parts.items() if part})
         return
     _print_report(report)
     if joined:
         _print_fusion(joined)
     if reranking:
-        _print_reranking(reranking, measure_name)
+        _print_reranking(reranking, measure)
     if difference:
-        _print_comparison(difference, measure_name, compare)
+        _print_comparison(difference, measure, other)
 
 
 def _compare(data: Dataset, report: EvalReport, other: Path, measure: str) -> Significance:
@@ -206,15 +209,7 @@ def _compare(data: Dataset, report: EvalReport, other: Path, measure: str) -> Si
 
 
 def _fuse(
-    data: Dataset,
-    report: EvalReport,
-    encoder: str | None,
-    fuse: bool,
-    others: tuple[Path, ...],
-    weights: str | None,
-    method: str,
-    tune: bool,
-    measure: str,
+    data: Dataset, report: EvalReport, encoder: str | None, asked: Afterwards
 ) -> tuple[EvalReport, Fusion]:
     from vsplade.cli.searching import parse_weights
     from vsplade.encode import load_encoder
@@ -225,23 +220,24 @@ def _fuse(
     vectors = report.vectors
     pages = vectors.ids if vectors is not None else data.image_ids
     runs, unseen = {}, [set[str]()]
-    if fuse and vectors is not None:
+    if asked.fuse and vectors is not None:
         runs["text layer"], blind = text_half_run(data, load_encoder(encoder), vectors, k=100)
         unseen.append(blind)
-    for other in others:
+    for other in asked.fuse_with:
         runs[other.name] = read_run(other, data.queries, pages)
         unseen.append(set())
-    shares = parse_weights(weights)
-    if shares is None and not others and not tune:
+    shares = parse_weights(asked.weights)
+    if shares is None and not asked.fuse_with and not asked.tune:
         shares = READER_AND_TEXT
-    return fuse_report(data, report, runs, shares, method, tune, measure, unseen)
+    how = asked.fusion, asked.tune, asked.measure_name
+    return fuse_report(data, report, runs, shares, *how, unseen)
 
 
 def _rerank(data: Dataset, report: EvalReport, model: str, depth: int) -> tuple[EvalReport, dict[str, Any]]:
     from dataclasses import replace
 
     from vsplade.evaluate.late_interaction import recall_ceiling, rerank_dataset
-    from vsplade.evaluate.measures import averages, per_query
+    from vsplade.evaluate.measures import averages, per_query, rounded
     from vsplade.search.rerank import ColModernVbert
 
     run = rerank_dataset(data, report.run, ColModernVbert(model), depth)
@@ -250,7 +246,7 @@ def _rerank(data: Dataset, report: EvalReport, model: str, depth: int) -> tuple[
         "model": model,
         "depth": depth,
         "recall_ceiling": round(recall_ceiling(data.qrels, report.run, depth), 6),
-        "before": {name: round(value, 6) for name, value in report.measures.items()},
+        "before": rounded(report.measures, 6),
     }
     name = f"{report.encoder}, reranked by {model}"
     return replace(report, encoder=name, measures=averages(values), per_query=values, run=run), facts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from itertools import chain
 from itertools import count as count_from
 from pathlib import Path
@@ -66,7 +67,7 @@ def read_command(
     It is in lower case, without marks, in reading order. FILE is a PDF, a picture, a
     folder or a pattern. --json tells the place and the certainty of each word.
     """
-    from vsplade.pages import discover
+    from vsplade.pages import discover, usable
     from vsplade.reading.read_files import read_files
 
     allowed = make_limits(limits)
@@ -78,7 +79,7 @@ def read_command(
     problems: list[FileProblem] = []
     # A page that has a text layer can be searched already, so it needs no second one.
     results = read_files(found, text_layer=text_layer or form == PDF, limits=allowed, workers=workers)
-    readings = _without_problems(results, problems)
+    readings = usable(results, problems.append)
     if form == PDF:
         assert output is not None
         facts = _write_pdfs(readings, output, allowed, problems)
@@ -91,8 +92,7 @@ def read_command(
         facts = _write_text(readings, form, output, as_json)
     note_failures(problems)
     if as_json:
-        failures = [{"path": each.path, "page": each.page, "reason": each.reason} for each in problems]
-        print_json({**facts, "failures": failures})
+        print_json({**facts, "failures": [asdict(problem) for problem in problems]})
     return SOME_FAILED if problems else 0
 
 
@@ -107,18 +107,6 @@ def _check_output(output: Path, form: str, files: list[str]) -> None:
                 f"Several files become several PDFs, and {output} is no folder. Make a folder and name it: "
                 "-o FOLDER."
             )
-
-
-def _without_problems(
-    results: Iterable[PageReading | FileProblem], problems: list[FileProblem]
-) -> Iterator[PageReading]:
-    from vsplade.pages import FileProblem
-
-    for result in results:
-        if isinstance(result, FileProblem):
-            problems.append(result)
-        else:
-            yield result
 
 
 def _write_text(

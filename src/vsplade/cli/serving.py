@@ -16,9 +16,8 @@ from vsplade.cli.common import (
     json_option,
     note,
     password_options,
-    print_json,
     printable,
-    say,
+    report,
 )
 from vsplade.errors import InputError, VspladeError
 
@@ -111,10 +110,8 @@ def serve(
     (begin_apart if settings.in_one_process else begin_index)(where, encoder, read_only)
     count = workers or (1 if settings.in_one_process else max(1, (os.cpu_count() or 1) // 2))
     supervisor = Supervisor(settings, host, port, count, note)
-    if as_json:
-        print_json({"url": supervisor.url, "index": settings.index_dir, "workers": count, "pid": os.getpid()})
-    else:
-        say(f"Serving {printable(str(index_dir))} at {supervisor.url} (ctrl-C ends it)")
+    facts = {"url": supervisor.url, "index": settings.index_dir, "workers": count, "pid": os.getpid()}
+    report(facts, as_json, f"Serving {printable(str(index_dir))} at {supervisor.url} (ctrl-C ends it)")
     supervisor.run()
 
 
@@ -162,9 +159,9 @@ def begin_index(where: Where, encoder: str | None, read_only: bool) -> None:
 def begin_apart(where: Where, encoder: str | None, read_only: bool) -> None:
     """In a process that ends again: what only one can have open is left to the worker."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        told = pool.submit(_trouble, where, encoder, read_only).result()
-    if told:
-        raise InputError(told)
+        trouble = pool.submit(_trouble, where, encoder, read_only).result()
+    if trouble:
+        raise InputError(trouble)
 
 
 def _trouble(where: Where, encoder: str | None, read_only: bool) -> str | None:

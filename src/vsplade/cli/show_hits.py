@@ -95,7 +95,7 @@ def picture_format(target: Path) -> str | None:
 def snippet_line(hit: Hit) -> str:
     """The words around the best place, the query's in bold; empty where the file cannot be read now."""
     try:
-        snippet = hit.look().snippet()
+        snippet = hit.view().snippet()
     except VspladeError:
         return ""
     parts, place = [], 0

@@ -23,10 +23,9 @@ from vsplade.cli.common import (
     note,
     note_failures,
     password_options,
-    print_json,
     printable,
     progress_bar,
-    say,
+    report,
     workers_option,
 )
 from vsplade.cli.outputs import check_output
@@ -36,7 +35,7 @@ from vsplade.exchange import ENGINE_FORMATS, FORMATS, IMPORTS
 if TYPE_CHECKING:
     from vsplade.pages import Limits
     from vsplade.scale.encode_run import EncodeReport
-    from vsplade.types import Encoder, Metadata, Page, SparseVector
+    from vsplade.types import Encoder, Metadata, SparseVector
 
 PARQUET = "parquet"
 """Out and in, in a folder of shards."""
@@ -129,58 +128,65 @@ def encode(
     if (output is None) == (parquet is None):
         raise InputError("Say where the vectors go: give --output FILE or --parquet DIR, one of them.")
     on_ray = ray or ray_address is not None
-    if parquet is not None:
-        from vsplade.exchange.shard_folder import ShardFolder
-        from vsplade.scale.encode_shard import EncodeOptions
+    allowed = make_limits(limits)
+    if output is not None:
+        if on_ray:
+            raise InputError("--ray writes Parquet shards: give --parquet DIR instead of --output.")
+        return _encode_to_file(paths, output, encoder, allowed, workers, form, scale, as_json)
+    from vsplade.exchange.shard_folder import ShardFolder
+    from vsplade.scale.encode_shard import EncodeOptions
 
-        given = ShardFolder(parquet), EncodeOptions(make_limits(limits), workers)
-        with progress_bar(None, "files") as update:
-            if on_ray:
-                from vsplade.scale.ray_encode import Cluster, encode_on_ray
+    given = ShardFolder(cast(str, parquet)), EncodeOptions(allowed, workers)
+    with progress_bar(None, "files") as update:
+        if on_ray:
+            from vsplade.scale.ray_encode import Cluster, encode_on_ray
 
-                cluster = Cluster(ray_address, ray_workers, ray_cpus, ray_gpus)
-                report = encode_on_ray(paths, encoder, *given, cluster, update, retry_failed)
-            else:
-                from vsplade.encode import load_encoder
-                from vsplade.scale.encode_run import encode_to_shards
+            cluster = Cluster(ray_address, ray_workers, ray_cpus, ray_gpus)
+            done = encode_on_ray(paths, encoder, *given, cluster, update, retry_failed)
+        else:
+            from vsplade.encode import load_encoder
+            from vsplade.scale.encode_run import encode_to_shards
 
-                report = encode_to_shards(paths, load_encoder(encoder), *given, update, retry_failed)
-        return print_encoded(report, as_json)
-    if on_ray:
-        raise InputError("--ray writes Parquet shards: give --parquet DIR instead of --output.")
+            done = encode_to_shards(paths, load_encoder(encoder), *given, update, retry_failed)
+    return print_encoded(done, as_json)
+
+
+def _encode_to_file(
+    paths: tuple[str, ...],
+    output: Path,
+    encoder: str | None,
+    limits: Limits,
+    workers: int | None,
+    form: str,
+    scale: float,
+    as_json: bool,
+) -> int:
     from vsplade.encode import load_encoder
     from vsplade.exchange.vector_files import export_vectors
 
     chosen = load_encoder(encoder)
-    source = EncodedPages(paths, chosen, make_limits(limits), workers)
-    check_output(cast(Path, output), source.files)
-    export_vectors(source, chosen.vocabulary, cast(Path, output), form, scale)
+    source = EncodedPages(paths, chosen, limits, workers)
+    check_output(output, source.files)
+    export_vectors(source, chosen.vocabulary, output, form, scale)
     note_failures(source.problems)
-    if as_json:
-        failures = [asdict(problem) for problem in source.problems]
-        facts = {"pages": source.pages, "output": str(output), "format": form, "encoder": chosen.name}
-        print_json({**facts, "failed": len(failures), "failures": failures})
-    else:
-        say(f"Wrote {count(source.pages, 'vector')} to {printable(str(output))}.")
+    failures = [asdict(problem) for problem in source.problems]
+    facts = {"pages": source.pages, "output": str(output), "format": form, "encoder": chosen.name}
+    facts |= {"failed": len(failures), "failures": failures}
+    report(facts, as_json, f"Wrote {count(source.pages, 'vector')} to {printable(str(output))}.")
     return SOME_FAILED if source.problems else 0
 
 
-def print_encoded(report: EncodeReport, as_json: bool) -> int:
-    note_failures(report.problems)
-    facts = report.to_json()
-    if as_json:
-        print_json(facts)
-    else:
-        say(
-            f"Wrote {count(report.pages, 'page')} to {printable(report.output)}, which has "
-            f"{count(report.pages_in_all, 'page')} in {count(report.shards, 'shard')}; {report.seconds:.1f} s"
-            + (
-                f", {facts['pages_per_s'] or 0:.1f} pages/s, {facts['pages_per_core_s'] or 0:.1f} a core"
-                if report.pages
-                else ""
-            )
-        )
-    return SOME_FAILED if report.problems else 0
+def print_encoded(done: EncodeReport, as_json: bool) -> int:
+    note_failures(done.problems)
+    facts = done.to_json()
+    text = (
+        f"Wrote {count(done.pages, 'page')} to {printable(done.output)}, which has "
+        f"{count(done.pages_in_all, 'page')} in {count(done.shards, 'shard')}; {done.seconds:.1f} s"
+    )
+    if done.pages:
+        text += f", {facts['pages_per_s'] or 0:.1f} pages/s, {facts['pages_per_core_s'] or 0:.1f} a core"
+    report(facts, as_json, text)
+    return SOME_FAILED if done.problems else 0
 
 
 class EncodedPages:
@@ -201,23 +207,16 @@ class EncodedPages:
         return ((page_id, vector) for page_id, vector, _ in self.pages_with_metadata())
 
     def pages_with_metadata(self) -> Iterator[tuple[str, SparseVector, Metadata]]:
-        from vsplade.encode.keyed import encode_keyed
-
-        for (page_id, metadata), vector in encode_keyed(self._encoder, self._readable()):
-            self.pages += 1
-            yield page_id, vector, metadata
-
-    def _readable(self) -> Iterator[tuple[tuple[str, Metadata], Page]]:
-        from vsplade.pages import FileProblem, name_files, render_for
+        from vsplade.encode.keyed import encode_rendered
+        from vsplade.pages import name_files, render_for, usable
 
         files = name_files(self.files)
-        for result in render_for(self._encoder, files, limits=self._limits, workers=self._workers):
-            if isinstance(result, FileProblem):
-                self.problems.append(result)
-            else:
-                page = result.page
-                own: Metadata = {"path": page.path, "page_num": page.number, "pages": result.pages}
-                yield (page.id, {**page.metadata, **own}), page
+        rendered = render_for(self._encoder, files, limits=self._limits, workers=self._workers)
+        for item, vector in encode_rendered(self._encoder, usable(rendered, self.problems.append)):
+            self.pages += 1
+            page = item.page
+            own: Metadata = {"path": page.path, "page_num": page.number, "pages": item.pages}
+            yield page.id, vector, {**page.metadata, **own}
 
 
 @click.command()
@@ -256,10 +255,8 @@ def export(index_dir: Where, output: str, form: str, scale: float, as_json: bool
 
         check_output(Path(output))
         pages = export_vectors(index, index.encoder.vocabulary, Path(output), form, scale)
-    if as_json:
-        print_json({"pages": pages, "output": output, "format": form})
-    else:
-        say(f"Wrote {count(pages, 'vector')} to {printable(output)}.")
+    facts = {"pages": pages, "output": output, "format": form}
+    report(facts, as_json, f"Wrote {count(pages, 'vector')} to {printable(output)}.")
 
 
 @click.command("import")
@@ -282,10 +279,8 @@ def import_command(
         if form == PARQUET
         else _add_vectors(Path(source), index_dir, form, scale, encoder)
     )
-    if as_json:
-        print_json({"pages": pages, "index": str(index_dir)})
-    else:
-        say(f"Added {count(pages, 'vector')} to {printable(str(index_dir))}.")
+    facts = {"pages": pages, "index": str(index_dir)}
+    report(facts, as_json, f"Added {count(pages, 'vector')} to {printable(str(index_dir))}.")
 
 
 def _add_vectors(source: Path, index_dir: Where, form: str, scale: float, encoder: str | None) -> int:

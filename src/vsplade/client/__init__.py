@@ -1,6 +1,15 @@
 """I have a server somewhere; how does a Python program talk to it? ``Client`` and ``AsyncClient``."""
 
-from vsplade.client.answers import ClientError, Document, Job, Match, Places, RemoteHit, SearchResult, Snippet
+from vsplade.client.answers import (
+    ClientError,
+    Document,
+    Job,
+    Match,
+    PagePlaces,
+    RemoteHit,
+    SearchResult,
+    Snippet,
+)
 from vsplade.client.clients import AsyncClient, Client
 
 __all__ = [
@@ -10,7 +19,7 @@ __all__ = [
     "Document",
     "Job",
     "Match",
-    "Places",
+    "PagePlaces",
     "RemoteHit",
     "SearchResult",
     "Snippet",

@@ -112,7 +112,7 @@ class PlacedWord:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class PagePlaces:
     """Where a query's words stand on a page."""
 
     marks: tuple[PlacedWord, ...]
@@ -120,7 +120,7 @@ class Places:
     text_layer: bool
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Places:
+    def of(cls, given: Mapping[str, Any]) -> PagePlaces:
         marks = tuple(PlacedWord(one["text"], Box(*one["box"]), one["weight"]) for one in given["marks"])
         return cls(marks, Snippet.of(given["snippet"]), given["text_layer"])
 
@@ -154,12 +154,4 @@ class Job:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Job:
-        return cls(
-            given["id"],
-            given["kind"],
-            given["state"],
-            given["done"],
-            given["total"],
-            given["error"],
-            given["report"],
-        )
+        return cls(**{name: given[name] for name in cls.__slots__})

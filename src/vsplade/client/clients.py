@@ -1,17 +1,17 @@
-"""A client that waits, and one for asyncio; both send the requests of ``requests.py``."""
+"""A client that waits, and one for asyncio. What both can ask is in ``requests.py``, once."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterator
+from functools import wraps
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from vsplade.client import requests
-from vsplade.client.answers import ClientError, Document, Job, Match, Places, SearchResult
-from vsplade.client.requests import Answer, Ask, Conditions, Switches, checked
+from vsplade.client.answers import ClientError, Job
+from vsplade.client.requests import ServerRequest, read_answer
 from vsplade.errors import MissingExtraError
 
 try:
@@ -21,83 +21,92 @@ except ModuleNotFoundError as error:
 
 POLL_SECONDS = 0.2
 
+Parameters = ParamSpec("Parameters")
+Answer = TypeVar("Answer")
 
-def _options(url: str, key: str | None, timeout: float) -> dict[str, Any]:
+
+class RequestMethod(Generic[Parameters, Answer]):
+    """A function of ``requests.py`` as a method: ``Client`` returns the answer, ``AsyncClient`` awaits it."""
+
+    def __init__(self, request: Callable[Parameters, ServerRequest[Answer]]) -> None:
+        self._request = request
+        self.__doc__ = request.__doc__
+
+    @overload
+    def __get__(self, client: Client, owner: type | None = None) -> Callable[Parameters, Answer]: ...
+    @overload
+    def __get__(
+        self, client: AsyncClient, owner: type | None = None
+    ) -> Callable[Parameters, Awaitable[Answer]]: ...
+    @overload
+    def __get__(
+        self, client: None, owner: type | None = None
+    ) -> Callable[Parameters, ServerRequest[Answer]]: ...
+    def __get__(self, client: Client | AsyncClient | None, owner: type | None = None) -> Callable[..., Any]:
+        if client is None:
+            return self._request
+
+        @wraps(self._request)
+        def send(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Any:
+            return client._send(self._request(*args, **kwargs))
+
+        return send
+
+
+class _Requests:
+    """What can be asked of a server."""
+
+    search = RequestMethod(requests.search)
+    search_batch = RequestMethod(requests.search_batch)
+    explain = RequestMethod(requests.explain)
+    places = RequestMethod(requests.places)
+    text = RequestMethod(requests.text)
+    image = RequestMethod(requests.image)
+    embed_sparse = RequestMethod(requests.embed_sparse)
+    status = RequestMethod(requests.status)
+    documents = RequestMethod(requests.documents)
+    upload = RequestMethod(requests.upload)
+    add_paths = RequestMethod(requests.add_paths)
+    delete = RequestMethod(requests.delete)
+    job = RequestMethod(requests.job)
+
+
+def _http_options(url: str, key: str | None, timeout: float) -> dict[str, Any]:
     headers = {"authorization": f"Bearer {key}"} if key else {}
     return {"base_url": url, "headers": headers, "timeout": timeout}
 
 
-class Client:
+def _unreachable(error: Exception) -> ClientError:
+    return ClientError(0, "unreachable", f"The server cannot be reached: {error}.")
+
+
+def _rounds(job: Job, timeout: float) -> Iterator[None]:
+    """One round a poll; an error when the time is over."""
+    until = time.monotonic() + timeout
+    while time.monotonic() <= until:
+        yield
+    raise ClientError(0, "timeout", f"The job {job.id} did not end within {timeout:g} seconds.")
+
+
+class Client(_Requests):
     """``Client("http://127.0.0.1:8000")``; use it as a context manager, or call ``close``."""
 
     def __init__(
         self, url: str, key: str | None = None, *, timeout: float = 30.0, transport: Any = None
     ) -> None:
-        self._http = httpx.Client(**_options(url, key, timeout), transport=transport)
+        self._http = httpx.Client(**_http_options(url, key, timeout), transport=transport)
 
-    def _send(self, ask: Ask[Answer]) -> Answer:
+    def _send(self, request: ServerRequest[Answer]) -> Answer:
         try:
-            answer = self._http.request(
-                ask.method, ask.path, params=ask.params, json=ask.json, content=ask.content
-            )
+            return read_answer(self._http.request(request.method, request.path, **request.content), request)
         except httpx.HTTPError as error:
-            raise ClientError(0, "unreachable", f"The server cannot be reached: {error}.") from error
-        return checked(answer, ask)
-
-    def search(
-        self, query: str, k: int = 10, filter: Conditions = None, **switches: Unpack[Switches]
-    ) -> SearchResult:
-        """The best pages."""
-        return self._send(requests.search(query, k, filter, **switches))
-
-    def search_batch(
-        self, queries: Sequence[str], k: int = 10, filter: Conditions = None, **switches: Unpack[Switches]
-    ) -> list[SearchResult]:
-        return self._send(requests.search_batch(queries, k, filter, **switches))
-
-    def explain(self, query: str, id: str) -> list[Match]:
-        return self._send(requests.explain(query, id))
-
-    def places(self, id: str, query: str) -> Places:
-        return self._send(requests.places(id, query))
-
-    def text(self, id: str) -> str:
-        """The page's words: its text layer, or what was read from the picture."""
-        return self._send(requests.text(id))
-
-    def image(self, id: str, edge: int = 1600, query: str | None = None) -> bytes:
-        """A JPEG of the page; with a query, its words are marked."""
-        return self._send(requests.image(id, edge, query))
-
-    def embed_sparse(self, texts: Sequence[str]) -> list[dict[int, float]]:
-        return self._send(requests.embed_sparse(texts))
-
-    def status(self) -> dict[str, Any]:
-        return self._send(requests.status())
-
-    def documents(self, offset: int = 0, limit: int = 100) -> list[Document]:
-        return self._send(requests.documents(offset, limit))
-
-    def upload(self, path: str | Path, metadata: Mapping[str, Any] | None = None) -> Job:
-        """Send a file of this machine; ``wait`` tells when it can be searched."""
-        return self._send(requests.upload(Path(path), metadata))
-
-    def add_paths(self, paths: Sequence[str], metadata: Mapping[str, Any] | None = None) -> Job:
-        """Add files of the server, by their paths there."""
-        return self._send(requests.add_paths(paths, metadata))
-
-    def delete(self, doc_id: str) -> Job:
-        return self._send(requests.delete(doc_id))
-
-    def job(self, id: str) -> Job:
-        return self._send(requests.job(id))
+            raise _unreachable(error) from error
 
     def wait(self, job: Job, timeout: float = 600.0) -> Job:
         """Until the job has ended; a job that failed is returned as well."""
-        until = time.monotonic() + timeout
+        rounds = _rounds(job, timeout)
         while not job.ended:
-            if time.monotonic() > until:
-                raise ClientError(0, "timeout", f"The job {job.id} did not end within {timeout:g} seconds.")
+            next(rounds)
             time.sleep(POLL_SECONDS)
             job = self.job(job.id)
         return job
@@ -114,71 +123,25 @@ class Client:
         self.close()
 
 
-class AsyncClient:
+class AsyncClient(_Requests):
     """The same for asyncio."""
 
     def __init__(
         self, url: str, key: str | None = None, *, timeout: float = 30.0, transport: Any = None
     ) -> None:
-        self._http = httpx.AsyncClient(**_options(url, key, timeout), transport=transport)
+        self._http = httpx.AsyncClient(**_http_options(url, key, timeout), transport=transport)
 
-    async def _send(self, ask: Ask[Answer]) -> Answer:
+    async def _send(self, request: ServerRequest[Answer]) -> Answer:
         try:
-            answer = await self._http.request(
-                ask.method, ask.path, params=ask.params, json=ask.json, content=ask.content
-            )
+            answer = await self._http.request(request.method, request.path, **request.content)
         except httpx.HTTPError as error:
-            raise ClientError(0, "unreachable", f"The server cannot be reached: {error}.") from error
-        return checked(answer, ask)
-
-    async def search(
-        self, query: str, k: int = 10, filter: Conditions = None, **switches: Unpack[Switches]
-    ) -> SearchResult:
-        return await self._send(requests.search(query, k, filter, **switches))
-
-    async def search_batch(
-        self, queries: Sequence[str], k: int = 10, filter: Conditions = None, **switches: Unpack[Switches]
-    ) -> list[SearchResult]:
-        return await self._send(requests.search_batch(queries, k, filter, **switches))
-
-    async def explain(self, query: str, id: str) -> list[Match]:
-        return await self._send(requests.explain(query, id))
-
-    async def places(self, id: str, query: str) -> Places:
-        return await self._send(requests.places(id, query))
-
-    async def text(self, id: str) -> str:
-        return await self._send(requests.text(id))
-
-    async def image(self, id: str, edge: int = 1600, query: str | None = None) -> bytes:
-        return await self._send(requests.image(id, edge, query))
-
-    async def embed_sparse(self, texts: Sequence[str]) -> list[dict[int, float]]:
-        return await self._send(requests.embed_sparse(texts))
-
-    async def status(self) -> dict[str, Any]:
-        return await self._send(requests.status())
-
-    async def documents(self, offset: int = 0, limit: int = 100) -> list[Document]:
-        return await self._send(requests.documents(offset, limit))
-
-    async def upload(self, path: str | Path, metadata: Mapping[str, Any] | None = None) -> Job:
-        return await self._send(requests.upload(Path(path), metadata))
-
-    async def add_paths(self, paths: Sequence[str], metadata: Mapping[str, Any] | None = None) -> Job:
-        return await self._send(requests.add_paths(paths, metadata))
-
-    async def delete(self, doc_id: str) -> Job:
-        return await self._send(requests.delete(doc_id))
-
-    async def job(self, id: str) -> Job:
-        return await self._send(requests.job(id))
+            raise _unreachable(error) from error
+        return read_answer(answer, request)
 
     async def wait(self, job: Job, timeout: float = 600.0) -> Job:
-        until = time.monotonic() + timeout
+        rounds = _rounds(job, timeout)
         while not job.ended:
-            if time.monotonic() > until:
-                raise ClientError(0, "timeout", f"The job {job.id} did not end within {timeout:g} seconds.")
+            next(rounds)
             await asyncio.sleep(POLL_SECONDS)
             job = await self.job(job.id)
         return job

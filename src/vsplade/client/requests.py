@@ -1,24 +1,22 @@
-"""Each request that a client can send, once, for both clients."""
+"""Each request that can be sent to a server, and how its answer is read."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
-from vsplade.client.answers import ClientError, Document, Job, Match, Places, SearchResult
+from vsplade.client.answers import ClientError, Document, Job, Match, PagePlaces, SearchResult
 
 Conditions = Mapping[str, Any] | str | Sequence[str] | None
-
-
 Answer = TypeVar("Answer")
 
 
-class Switches(TypedDict, total=False):
-    """What a search may be told by name; switches are False where they are not given."""
+class SearchSwitches(TypedDict, total=False):
+    """Options of a search by name; switches are False where they are not given."""
 
     fuse: bool
     explain: bool
@@ -30,105 +28,111 @@ class Switches(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Ask(Generic[Answer]):
-    """One request, and how its answer is read: from JSON, or from bytes where it is a ``picture``."""
-
+class ServerRequest(Generic[Answer]):
     read: Callable[[Any], Answer]
+    """From the answer's JSON, or from its bytes (``binary``)."""
     method: str
     path: str
-    params: dict[str, Any] | None = None
-    json: Any = None
-    content: bytes | None = None
-    picture: bool = False
+    content: dict[str, Any] = field(default_factory=dict)
+    """What httpx sends: ``params``, ``json`` or ``content``."""
+    binary: bool = False
 
 
-def checked(answer: Any, ask: Ask[Answer]) -> Answer:
-    """What was asked for, or an error with the server's own words."""
+def read_answer(answer: Any, request: ServerRequest[Answer]) -> Answer:
+    """An error has the server's own words."""
     if answer.is_success:
-        return ask.read(answer.content if ask.picture else answer.json())
+        return request.read(answer.content if request.binary else answer.json())
     try:
-        told = answer.json()["error"]
-        code, message = told["code"], told["message"]
+        given = answer.json()["error"]
+        code, message = given["code"], given["message"]
     except (ValueError, KeyError, TypeError):
         code, message = "failed", f"The server answered {answer.status_code}."
     raise ClientError(answer.status_code, code, message)
 
 
-def _page(id: str, what: str) -> str:
-    return f"/v1/pages/{quote(id, safe='')}/{what}"
+def _page(id: str, part: str) -> str:
+    return f"/v1/pages/{quote(id, safe='')}/{part}"
 
 
-def search(query: str, k: int, filter: Conditions, **switches: Unpack[Switches]) -> Ask[SearchResult]:
+def search(
+    query: str, k: int = 10, filter: Conditions = None, **switches: Unpack[SearchSwitches]
+) -> ServerRequest[SearchResult]:
+    """The best pages."""
     body = {"query": query, "k": k, **switches, **_filter(filter)}
-    return Ask(SearchResult.of, "POST", "/v1/search", json=body)
+    return ServerRequest(SearchResult.of, "POST", "/v1/search", {"json": body})
 
 
 def search_batch(
-    queries: Sequence[str], k: int, filter: Conditions, **switches: Unpack[Switches]
-) -> Ask[list[SearchResult]]:
+    queries: Sequence[str], k: int = 10, filter: Conditions = None, **switches: Unpack[SearchSwitches]
+) -> ServerRequest[list[SearchResult]]:
     body = {"queries": list(queries), "k": k, **switches, **_filter(filter)}
-    return Ask(lambda told: [*map(SearchResult.of, told["results"])], "POST", "/v1/search", json=body)
+    return ServerRequest(_list_of(SearchResult.of, "results"), "POST", "/v1/search", {"json": body})
 
 
-def explain(query: str, id: str) -> Ask[list[Match]]:
-    return Ask(lambda told: [*map(Match.of, told["matches"])], "GET", "/v1/explain", {"q": query, "id": id})
+def explain(query: str, id: str) -> ServerRequest[list[Match]]:
+    params = {"q": query, "id": id}
+    return ServerRequest(_list_of(Match.of, "matches"), "GET", "/v1/explain", {"params": params})
 
 
-def places(id: str, query: str) -> Ask[Places]:
-    return Ask(Places.of, "GET", _page(id, "places"), {"q": query})
+def places(id: str, query: str) -> ServerRequest[PagePlaces]:
+    return ServerRequest(PagePlaces.of, "GET", _page(id, "places"), {"params": {"q": query}})
 
 
-def text(id: str) -> Ask[str]:
-    return Ask(lambda told: str(told["text"]), "GET", _page(id, "text"))
+def text(id: str) -> ServerRequest[str]:
+    """The page's words: its text layer, or what was read from the picture."""
+    return ServerRequest(lambda answer: str(answer["text"]), "GET", _page(id, "text"))
 
 
-def image(id: str, edge: int, query: str | None) -> Ask[bytes]:
-    asked = {"edge": edge, **({"q": query} if query else {})}
-    return Ask(bytes, "GET", _page(id, "image"), asked, picture=True)
+def image(id: str, edge: int = 1600, query: str | None = None) -> ServerRequest[bytes]:
+    """A JPEG of the page; with a query, its words are marked."""
+    params = {"edge": edge, **({"q": query} if query else {})}
+    return ServerRequest(bytes, "GET", _page(id, "image"), {"params": params}, binary=True)
 
 
-def embed_sparse(texts: Sequence[str]) -> Ask[list[dict[int, float]]]:
-    def read(told: Any) -> list[dict[int, float]]:
-        return [{entry["index"]: entry["value"] for entry in one} for one in told]
+def embed_sparse(texts: Sequence[str]) -> ServerRequest[list[dict[int, float]]]:
+    def read(answer: Any) -> list[dict[int, float]]:
+        return [{entry["index"]: entry["value"] for entry in vector} for vector in answer]
 
-    return Ask(read, "POST", "/v1/embed_sparse", json={"inputs": list(texts)})
-
-
-def status() -> Ask[dict[str, Any]]:
-    return Ask(dict, "GET", "/v1/status")
+    return ServerRequest(read, "POST", "/v1/embed_sparse", {"json": {"inputs": list(texts)}})
 
 
-def documents(offset: int, limit: int) -> Ask[list[Document]]:
-    asked = {"offset": offset, "limit": limit}
-    return Ask(lambda told: [*map(Document.of, told["documents"])], "GET", "/v1/documents", asked)
+def status() -> ServerRequest[dict[str, Any]]:
+    return ServerRequest(dict, "GET", "/v1/status")
 
 
-def upload(path: Path, metadata: Mapping[str, Any] | None) -> Ask[Job]:
-    given = {"metadata": json.dumps(dict(metadata))} if metadata else None
-    where = f"/v1/documents/{quote(path.name, safe='')}"
-    return Ask(Job.of, "PUT", where, given, content=path.read_bytes())
+def documents(offset: int = 0, limit: int = 100) -> ServerRequest[list[Document]]:
+    params = {"offset": offset, "limit": limit}
+    return ServerRequest(_list_of(Document.of, "documents"), "GET", "/v1/documents", {"params": params})
 
 
-def add_paths(paths: Sequence[str], metadata: Mapping[str, Any] | None) -> Ask[Job]:
+def upload(path: str | Path, metadata: Mapping[str, Any] | None = None) -> ServerRequest[Job]:
+    """Send a file of this machine; ``wait`` tells when it can be searched."""
+    params = {"metadata": json.dumps(dict(metadata))} if metadata else None
+    target = f"/v1/documents/{quote(Path(path).name, safe='')}"
+    return ServerRequest(Job.of, "PUT", target, {"params": params, "content": Path(path).read_bytes()})
+
+
+def add_paths(paths: Sequence[str], metadata: Mapping[str, Any] | None = None) -> ServerRequest[Job]:
+    """Add files of the server, by their paths there."""
     body = {"paths": list(paths), "metadata": dict(metadata or {})}
-    return Ask(Job.of, "POST", "/v1/documents", json=body)
+    return ServerRequest(Job.of, "POST", "/v1/documents", {"json": body})
 
 
-def delete(doc_id: str) -> Ask[Job]:
-    return Ask(Job.of, "DELETE", f"/v1/documents/{quote(doc_id, safe='')}")
+def delete(doc_id: str) -> ServerRequest[Job]:
+    return ServerRequest(Job.of, "DELETE", f"/v1/documents/{quote(doc_id, safe='')}")
 
 
-def job(id: str) -> Ask[Job]:
-    return Ask(Job.of, "GET", f"/v1/jobs/{id}")
+def job(id: str) -> ServerRequest[Job]:
+    return ServerRequest(Job.of, "GET", f"/v1/jobs/{id}")
+
+
+def _list_of(read: Callable[[Any], Answer], key: str) -> Callable[[Any], list[Answer]]:
+    return lambda answer: [read(item) for item in answer[key]]
 
 
 def _filter(given: Conditions) -> dict[str, Any]:
     if not given:
         return {}
-    return {
-        "filter": given
-        if isinstance(given, str)
-        else dict(given)
-        if isinstance(given, Mapping)
-        else list(given)
-    }
+    if isinstance(given, str):
+        return {"filter": given}
+    return {"filter": dict(given) if isinstance(given, Mapping) else list(given)}

@@ -7,9 +7,16 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from vsplade.errors import VspladeError
+from vsplade.pages import RenderedPage
 from vsplade.types import Encoder, Page, SparseVector
 
 Key = TypeVar("Key")
+
+
+def encode_rendered(
+    encoder: Encoder, rendered: Iterable[RenderedPage]
+) -> Iterator[tuple[RenderedPage, SparseVector]]:
+    return encode_keyed(encoder, ((item, item.page) for item in rendered))
 
 
 def encode_keyed(encoder: Encoder, items: Iterable[tuple[Key, Page]]) -> Iterator[tuple[Key, SparseVector]]:

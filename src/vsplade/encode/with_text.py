@@ -105,6 +105,10 @@ class PairedEncoder:
         """The first encoder's weights: what plain search uses."""
         return self.first.encode_query(text, statistics)
 
+    @property
+    def has_meaning(self) -> bool:
+        return isinstance(self.first, MeaningEncoder) and self.first.has_meaning
+
     def encode_meaning(self, text: str) -> Direction | None:
         return self.first.encode_meaning(text) if isinstance(self.first, MeaningEncoder) else None
 

@@ -14,17 +14,17 @@ import numpy as np
 from vsplade.backends.address import Where
 from vsplade.backends.open_writer import open_writer
 from vsplade.encode import load_encoder
-from vsplade.encode.keyed import encode_keyed
+from vsplade.encode.keyed import encode_rendered
 from vsplade.encode.text import TextEncoder, TextOptions
 from vsplade.errors import InputError, PageError
 from vsplade.evaluate.dataset import Dataset, load_dataset, read_page_texts
 from vsplade.evaluate.kept_vectors import PageVectors
-from vsplade.evaluate.measures import PerQuery, active_terms, averages, flops, per_query
+from vsplade.evaluate.measures import PerQuery, active_terms, averages, flops, per_query, rounded
 from vsplade.evaluate.runs import Run
-from vsplade.pages import FileProblem, SourceFile, render_for
+from vsplade.pages import FileProblem, SourceFile, render_for, usable
 from vsplade.search.open_index import open_index
 from vsplade.store.identity import EncoderIdentity
-from vsplade.types import Encoder, Page, SparseVector, TermStatistics, TextReadingEncoder
+from vsplade.types import Encoder, SparseVector, TermStatistics, TextReadingEncoder
 
 Json = dict[str, object]
 Weigh = Callable[[str, TermStatistics], SparseVector]
@@ -57,19 +57,18 @@ class EvalReport:
 
     def to_json(self, per_query: bool = False) -> Json:
         """Plain values only; ``per_query`` adds every measure of every query."""
-        rounded = {name: round(value, 6) for name, value in self.measures.items()}
         result: Json = {
             "dataset": self.dataset,
             "encoder": self.encoder,
             "fingerprint": self.fingerprint,
-            **rounded,
+            **rounded(self.measures, 6),
             "queries": self.queries,
             "pages": self.pages,
             "pages_per_s": None if self.pages_per_s is None else round(self.pages_per_s, 3),
             "active_terms": round(self.active_terms, 3),
             "query_terms": round(self.query_terms, 3),
             "flops": round(self.flops, 6),
-            "query_ms": {name: round(value, 4) for name, value in self.query_ms.items()},
+            "query_ms": rounded(self.query_ms),
             "notes": list(self.notes),
         }
         if per_query:
@@ -139,24 +138,19 @@ def encode_files(
             f"{dataset.path} has neither images/ nor pdfs/: put the pages there, or give texts or vectors."
         )
     sources = [SourceFile(str(file.resolve()), file.stem) for file in dataset.files]
+    done = 0
+    # A generator abandoned on an error must not leave worker processes behind.
+    with closing(render_for(encoder, sources, workers=workers)) as results:
+        for item, vector in encode_rendered(encoder, usable(results, _refuse)):
+            yield item.page.id, vector
+            if item.page.number == item.pages:
+                done += 1
+                if progress is not None:
+                    progress(done, len(sources))
 
-    def pages() -> Iterator[tuple[str, Page]]:
-        done = 0
-        # A generator abandoned on an error must not leave worker processes behind.
-        with closing(render_for(encoder, sources, workers=workers)) as results:
-            for result in results:
-                if isinstance(result, FileProblem):
-                    where = result.path if result.page is None else f"{result.path}, page {result.page}"
-                    raise PageError(
-                        f"{where}: {result.reason}. Repair or replace the file, then evaluate again."
-                    )
-                yield result.page.id, result.page
-                if result.page.number == result.pages:
-                    done += 1
-                    if progress is not None:
-                        progress(done, len(sources))
 
-    yield from encode_keyed(encoder, pages())
+def _refuse(problem: FileProblem) -> None:
+    raise PageError(f"{problem.place}: {problem.reason}. Repair or replace the file, then evaluate again.")
 
 
 def search_queries(

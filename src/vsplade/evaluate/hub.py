@@ -20,7 +20,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -31,7 +30,7 @@ from urllib.parse import quote
 from vsplade.cache import cache_folder
 from vsplade.errors import InputError
 from vsplade.evaluate.benchmarks import is_benchmark, repository
-from vsplade.evaluate.dataset import Dataset, load_dataset
+from vsplade.evaluate.dataset import Dataset, load_dataset, write_questions
 from vsplade.evaluate.tables import SUFFIXES, Located, read_rows
 
 ENGLISH = {"en", "eng", "english"}
@@ -92,12 +91,8 @@ class _Contents:
                 f"{where}: page id {page!r} was used before, at {self.pages[page]}. Ids must be unique."
             )
         self.pages[page] = where
-        body = _picture(image, where)
-        suffix = next((end for magic, end in _PICTURES.items() if body.startswith(magic)), None)
-        if suffix is None:
-            raise InputError(f"{where}: the picture of page {page!r} is no PNG, JPEG, WebP or GIF.")
         self.images.mkdir(exist_ok=True)
-        (self.images / f"{file_safe(page)}{suffix}").write_bytes(body)
+        write_picture(self.images, file_safe(page), image, where)
 
     def add_query(self, query: str, text: str, where: str) -> None:
         if query in self.queries:
@@ -122,16 +117,12 @@ class _Contents:
                 f"{len(self.qrels)} judgements were found; none of them may be missing."
             )
         judged = {query for query, _ in self.qrels}
-        lines = [json.dumps({"_id": query, "text": text}) for query, text in self.queries.items()]
-        rows = [f"{query}\t{file_safe(page)}\t{score}" for (query, page), score in self.qrels.items()]
         if not judged <= set(self.queries):
             raise InputError(
                 f"query {min(judged - set(self.queries))!r} is judged, but there is no such query."
             )
-        (folder / "queries.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        (folder / "qrels.tsv").write_text(
-            "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n", encoding="utf-8"
-        )
+        rows = ((query, file_safe(page), score) for (query, page), score in self.qrels.items())
+        write_questions(folder, self.queries, rows)
 
 
 def file_safe(page: str) -> str:
@@ -208,6 +199,15 @@ def _score(row: Located) -> int:
     if value < 0 or value != int(value):
         raise InputError(f"{row.where}: the score must be a whole number from 0 up, found {text!r}.")
     return int(value)
+
+
+def write_picture(folder: Path, stem: str, image: object, where: str) -> None:
+    """Of a row at ``where``, under the ending of its kind."""
+    body = _picture(image, where)
+    suffix = next((end for magic, end in _PICTURES.items() if body.startswith(magic)), None)
+    if suffix is None:
+        raise InputError(f"{where}: the picture of page {stem!r} is no PNG, JPEG, WebP or GIF.")
+    (folder / f"{stem}{suffix}").write_bytes(body)
 
 
 def _picture(image: object, where: str) -> bytes:

@@ -9,7 +9,7 @@ from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset, Qrels
 from vsplade.evaluate.measures import measure
 from vsplade.evaluate.runs import Run
-from vsplade.pages import FileProblem, SourceFile, render
+from vsplade.pages import SourceFile, render, usable
 from vsplade.search.rerank import DEPTH, LONGEST_EDGE, rerank_run
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ def rerank_dataset(dataset: Dataset, run: Run, model: Any, depth: int = DEPTH) -
     ids: list[str] = []
 
     def pictures() -> Iterator[Image.Image]:
-        for result in render(sources, LONGEST_EDGE):
-            if isinstance(result, FileProblem):
-                raise InputError(f"{result.path}: {result.reason}")
+        for result in usable(render(sources, LONGEST_EDGE)):
             if result.page.id in wanted:
                 ids.append(result.page.id)
                 yield result.page.image

@@ -63,6 +63,11 @@ def averages(values: PerQuery) -> dict[str, float]:
     return {name: float(np.mean(list(queries.values()))) for name, queries in values.items()}
 
 
+def rounded(values: Mapping[str, float], digits: int = 4) -> dict[str, float]:
+    """As reports show them."""
+    return {name: round(value, digits) for name, value in values.items()}
+
+
 def measure(
     qrels: Qrels, run: Mapping[str, Mapping[str, float]], measures: Collection[str] = tuple(MEASURES)
 ) -> dict[str, float]:

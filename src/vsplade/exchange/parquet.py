@@ -40,13 +40,7 @@ def arrow() -> Any:
 def schema(identity: EncoderIdentity, rows: int) -> Any:
     """How many rows there are is told once more: a damaged footer may lose some without an error."""
     pa = arrow()
-    told = {
-        "format": FORMAT,
-        "encoder": identity.name,
-        "fingerprint": identity.fingerprint,
-        "vocabulary": identity.terms,
-        "rows": rows,
-    }
+    about = {"format": FORMAT, **identity.to_json(), "rows": rows}
     return pa.schema(
         [
             pa.field("id", pa.string(), nullable=False),
@@ -58,7 +52,7 @@ def schema(identity: EncoderIdentity, rows: int) -> Any:
             pa.field("thumbnail", pa.binary()),
             pa.field("checksum", pa.uint32(), nullable=False),
         ],
-        metadata={_KEY: json.dumps(told).encode()},
+        metadata={_KEY: json.dumps(about).encode()},
     )
 
 
@@ -137,20 +131,18 @@ class Shard:
         self._errors = (pa.ArrowException, OSError, ValueError, EOFError)
         try:
             self._file = pa.parquet.ParquetFile(file)
-            told = json.loads(self._file.schema_arrow.metadata[_KEY])
-            self.identity = EncoderIdentity(
-                str(told["encoder"]), str(told["fingerprint"]), int(told["vocabulary"])
-            )
-            self._length = int(told["rows"])
+            about = json.loads(self._file.schema_arrow.metadata[_KEY])
+            self.identity = EncoderIdentity.from_json(about)
+            self._length = int(about["rows"])
         except (KeyError, TypeError) as error:
             raise InputError(
                 f"{name}: this Parquet file does not say which encoder made it: it is not one of vsplade's."
             ) from error
         except self._errors as error:
             raise self._damaged(str(error)) from error
-        if told.get("format") != FORMAT:
+        if about.get("format") != FORMAT:
             raise InputError(
-                f"{name}: written in format {told.get('format')}, this vsplade reads format {FORMAT}. "
+                f"{name}: written in format {about.get('format')}, this vsplade reads format {FORMAT}. "
                 "Install a matching vsplade, or encode the files again."
             )
         wanted = schema(self.identity, self._length)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,13 @@ from vsplade.search.open_index import open_index
 from vsplade.search.page_index import PageIndex
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.segment import StoredPage, hash_id
+from vsplade.types import Progress
 
 SHARD_PAGES, SHARD_BYTES = 8192, 64 << 20
 """A shard of an export has at most so many pages, and about so many bytes."""
 COMMIT_PAGES = 1 << 16
 _DONE = "shard:"
 """Before a shard's name, in an index's state: it is in. Kept until the whole import is."""
-
-Tell = Callable[[int, int], None]
 
 
 def export_parquet(index: PageIndex, where: str | os.PathLike[str]) -> int:
@@ -57,7 +56,7 @@ def import_parquet(
     where: str | os.PathLike[str],
     index_dir: Where,
     encoder: str | None = None,
-    tell: Tell = lambda done, total: None,
+    progress: Progress = lambda done, total: None,
 ) -> tuple[int, bool]:
     """Add every page of a folder of shards; how many, and whether the run that wrote them was finished.
 
@@ -65,6 +64,33 @@ def import_parquet(
     An interrupted import goes on where it stopped.
     """
     folder = ShardFolder(where)
+    _check_complete(folder)
+    present = open_index(index_dir) if stored_encoder(index_dir) is not None else None
+    total = _check_ids(folder, present)
+    wanted = _identity(folder, index_dir, encoder) if present is None else _same(folder, present)
+    with open_writer(index_dir, wanted) as writer:
+        added, uncommitted = 0, 0
+        for shard in folder.shards():
+            shard.check(wanted)
+            done = _DONE + shard.name
+            if writer.state(_DONE).get(done) != len(shard):
+                for page in shard.pages():
+                    writer.add(page.id, page.vector, page.metadata, page.thumbnail)
+                uncommitted += len(shard)
+                writer.set_state(done, len(shard))
+            added += len(shard)
+            progress(added, total)
+            if uncommitted >= COMMIT_PAGES:
+                writer.commit()
+                uncommitted = 0
+        for key, value in _state(folder).items():
+            writer.set_state(key, value)
+        for key in writer.state(_DONE):
+            writer.set_state(key, None)
+    return added, bool(folder.get_json(FINISHED)) or not folder.committed()
+
+
+def _check_complete(folder: ShardFolder) -> None:
     if not folder.names():
         raise InputError(f"{folder.where}: there is no such folder, or it is empty.")
     if next(iter(folder.shards()), None) is None:
@@ -74,29 +100,6 @@ def import_parquet(
             f"{folder.where}/{strays[0]}: this shard is not finished: the run that wrote it died, or is "
             "still at work. Run the same `vsplade encode` again, then this command."
         )
-    present = open_index(index_dir) if stored_encoder(index_dir) is not None else None
-    total = _check_ids(folder, present)
-    wanted = _identity(folder, index_dir, encoder) if present is None else _same(folder, present)
-    with open_writer(index_dir, wanted) as writer:
-        added, uncommitted = 0, 0
-        for shard in folder.shards():
-            shard.check(wanted)
-            known = writer.state(_DONE)
-            if known.get(_DONE + shard.name) != len(shard):
-                for page in shard.pages():
-                    writer.add(page.id, page.vector, page.metadata, page.thumbnail)
-                uncommitted += len(shard)
-                writer.set_state(_DONE + shard.name, len(shard))
-            added += len(shard)
-            tell(added, total)
-            if uncommitted >= COMMIT_PAGES:
-                writer.commit()
-                uncommitted = 0
-        for key, value in _state(folder).items():
-            writer.set_state(key, value)
-        for key in writer.state(_DONE):
-            writer.set_state(key, None)
-    return added, bool(folder.get_json(FINISHED)) or not folder.committed()
 
 
 def _state(folder: ShardFolder) -> dict[str, Any]:

@@ -107,9 +107,7 @@ class ShardFolder:
             "shard": f"{stem}.parquet",
             "rows": len(pages),
             "bytes": len(body),
-            "encoder": identity.name,
-            "fingerprint": identity.fingerprint,
-            "vocabulary": identity.terms,
+            **identity.to_json(),
         }
         lines = [json.dumps(line) for line in (first, *files)]
         self.put(f"{stem}.jsonl", "".join(f"{line}\n" for line in lines).encode())
@@ -127,9 +125,10 @@ class ShardFolder:
     def _committed(self, stem: str) -> Committed:
         try:
             first, *lines = map(json.loads, self.read(f"{stem}.jsonl").splitlines())
-            identity = EncoderIdentity(first["encoder"], first["fingerprint"], first["vocabulary"])
             files = tuple(line for line in lines if isinstance(line["path"], str))
-            return Committed(stem, int(first["rows"]), int(first["bytes"]), identity, files)
+            return Committed(
+                stem, int(first["rows"]), int(first["bytes"]), EncoderIdentity.from_json(first), files
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{self.where}/{stem}.jsonl: this list of input files is damaged. Delete it and run the same "
@@ -153,14 +152,14 @@ class ShardFolder:
             for name in self.unfinished():
                 yield self._open_shard(name, None)
 
-    def _open_shard(self, name: str, told: Committed | None) -> Shard:
+    def _open_shard(self, name: str, completed: Committed | None) -> Shard:
         shown = f"{self.where}/{name}"
         file = self.open(name)
-        if told is not None and file.seek(0, 2) != told.bytes:
-            raise damaged_shard(shown, f"it has {file.tell():,} bytes and should have {told.bytes:,}")
+        if completed is not None and file.seek(0, 2) != completed.bytes:
+            raise damaged_shard(shown, f"it has {file.tell():,} bytes and should have {completed.bytes:,}")
         file.seek(0)
         shard = Shard(file, shown)
-        if told is not None and (len(shard), shard.identity) != (told.rows, told.identity):
+        if completed is not None and (len(shard), shard.identity) != (completed.rows, completed.identity):
             raise damaged_shard(shown, "it is not the file that its list describes")
         return shard
 

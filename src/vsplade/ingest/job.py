@@ -11,40 +11,35 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 
 from vsplade.backends.address import Where, is_address
 from vsplade.backends.open_writer import open_writer, writing_encoder
-from vsplade.encode.keyed import encode_keyed
+from vsplade.encode.keyed import encode_rendered
 from vsplade.encode.legibility import is_text_legible
 from vsplade.errors import InputError, PageError
 from vsplade.ingest.hashing import Content, Hasher
 from vsplade.ingest.moves import adopt_moved, find_moved, is_gone
-from vsplade.ingest.progress import Estimate, Progress, show_progress
-from vsplade.ingest.records import CHANGED, FileRecord, read_records, write_record
+from vsplade.ingest.progress import Estimate, show_progress
+from vsplade.ingest.records import CHANGED, PROBLEM, FileRecord, own_metadata, read_records, write_record
 from vsplade.ingest.report import IngestReport
 from vsplade.pages import (
     Discovery,
     FileProblem,
     Limits,
     PageCounter,
-    Rendered,
     RenderedPage,
     SourceFile,
     discover,
     name_files,
     render_for,
+    usable,
 )
 from vsplade.store.manifest import JsonValue
 from vsplade.store.page_writer import PageWriter
-from vsplade.types import Encoder, Json, Metadata, Page, PageVector, SparseVector
-
-PROBLEM = "problem:"
-"""Before a path: what could not be read of that file at the last try, kept in the index's state."""
-OWN_KEYS = ("path", "doc_id", "page_num", "pages", "width", "height", "hash")
-"""Metadata that every page gets; a user's own keys must be others."""
+from vsplade.types import Encoder, Json, Metadata, Page, PageVector, Progress, SparseVector
 
 
 def index_paths(
@@ -191,7 +186,7 @@ class _Job:
         try:
             rendered = render_for(self._encoder, plan, thumbnail=thumbnails, limits=limits, workers=workers)
             with closing(rendered):
-                for item, vector in encode_keyed(self._encoder, self._pages(rendered)):
+                for item, vector in encode_rendered(self._encoder, usable(rendered, self._fail)):
                     self._store(item, vector)
             self._estimate.finish()
         finally:
@@ -252,14 +247,7 @@ class _Job:
         """The user's own values: those given, or, where none are, those that the file has already."""
         if self._metadata is None:
             return dict(old.metadata) if old else {}
-        return _checked(self._metadata(path) if callable(self._metadata) else self._metadata)
-
-    def _pages(self, rendered: Iterator[Rendered]) -> Iterator[tuple[RenderedPage, Page]]:
-        for result in rendered:
-            if isinstance(result, FileProblem):
-                self._fail(result)
-            else:
-                yield result, result.page
+        return own_metadata(self._metadata(path) if callable(self._metadata) else self._metadata)
 
     def _fail(self, problem: FileProblem) -> None:
         self._estimate.failed(problem)
@@ -267,8 +255,8 @@ class _Job:
         if problem.page and record is not None and record.hash == CHANGED:
             return  # the file is in the report as one that changed
         self.failures.append(problem)
-        told: dict[str, JsonValue] = {"page": problem.page, "reason": problem.reason}
-        self._problems.setdefault(os.path.abspath(problem.path), []).append(told)
+        entry: dict[str, JsonValue] = {"page": problem.page, "reason": problem.reason}
+        self._problems.setdefault(os.path.abspath(problem.path), []).append(entry)
 
     def _store(self, item: RenderedPage, vector: SparseVector) -> None:
         page = item.page
@@ -349,10 +337,3 @@ class _Job:
         self._changing = False
         self._uncommitted = 0
         self._committed_at = time.monotonic()
-
-
-def _checked(metadata: Mapping[str, Json]) -> dict[str, Json]:
-    reserved = sorted(set(metadata) & set(OWN_KEYS))
-    if reserved:
-        raise InputError(f"The metadata key {reserved[0]!r} is taken: every page has {', '.join(OWN_KEYS)}.")
-    return dict(metadata)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from vsplade.pages import FileProblem, is_pdf
-
-Progress = Callable[[int, int], None]
-"""Called with (pages done, pages expected in all); the second is an estimate that gets better."""
+from vsplade.types import Progress
 
 
 def show_progress(progress: bool | Progress) -> AbstractContextManager[Progress]:

@@ -6,12 +6,16 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from vsplade.errors import IndexFormatError
+from vsplade.errors import IndexFormatError, InputError
 from vsplade.pages import page_id
 from vsplade.store.page_writer import PageWriter
 from vsplade.store.state import FILE_RECORDS, State
-from vsplade.types import Json
+from vsplade.types import Json, Metadata
 
+OWN_KEYS = ("path", "doc_id", "page_num", "pages", "width", "height", "hash")
+"""Metadata that every page gets; a user's own keys must be others."""
+PROBLEM = "problem:"
+"""Before a path: what could not be read of that file at the last try, kept in the index's state."""
 CHANGED = ""
 """Instead of a hash: the file changed while it was read, so the next run reads it again."""
 _MOST_PAGES = 1 << 31
@@ -69,6 +73,14 @@ def _from_ranges(spans: list[Any], pages: int) -> set[int]:
             raise ValueError("not pages of the file")
         numbers.update(range(span[0], span[1] + 1))
     return numbers
+
+
+def own_metadata(given: Metadata) -> dict[str, Json]:
+    """A user's own values for a page; the index's keys are taken."""
+    taken = sorted(set(given) & set(OWN_KEYS))
+    if taken:
+        raise InputError(f"The metadata key {taken[0]!r} is taken: every page has {', '.join(OWN_KEYS)}.")
+    return dict(given)
 
 
 def read_records(writer: PageWriter) -> dict[str, FileRecord]:

@@ -76,7 +76,7 @@ class _Recovery:
         self._manifest: Manifest | None = None
         self._certain = True
         """Whether it is known which pages are deleted."""
-        self._told: set[tuple[str, int]] | None = set()
+        self._held: set[tuple[str, int]] | None = set()
         """(path, page number) of the live pages of damaged segments; None where one does not tell."""
 
     def run(self) -> Recovery:
@@ -155,15 +155,15 @@ class _Recovery:
             live = read_live(self._folder, entry) if entry else None
         except (VspladeError, OSError):
             whole = False
-        if not whole or self._told is None:
-            self._told = None
+        if not whole or self._held is None:
+            self._held = None
             return
         unnamed = 0
         for page in range(segment.pages) if live is None else np.flatnonzero(live).tolist():
             metadata = segment.metadata(page)
             source, number = metadata.get("path"), metadata.get("page_num")
             if isinstance(source, str) and isinstance(number, int) and "hash" in metadata:
-                self._told.add((source, number))
+                self._held.add((source, number))
             else:
                 unnamed += 1
         if unnamed:
@@ -241,14 +241,14 @@ class _Recovery:
             missing = record.done - present.get((path, record.hash), set())
             if record.hash == CHANGED:
                 missing = set()  # is read again anyway
-            if self._told is not None and self._manifest is not None:
-                missing = {number for number in missing if (path, number) in self._told}
+            if self._held is not None and self._manifest is not None:
+                missing = {number for number in missing if (path, number) in self._held}
             if missing:
                 record.done -= missing
                 state[FILE_RECORDS + path] = record.to_json()
                 self._report.missing += len(missing)
                 self._report.read_again.append(path)
-        if self._report.missing and (self._told is None or self._manifest is None):
+        if self._report.missing and (self._held is None or self._manifest is None):
             self._note(
                 "pages that had been removed with `vsplade delete` may be among those that are read again"
             )

@@ -12,7 +12,7 @@ from pathlib import Path
 from PIL import Image
 
 from vsplade.errors import InputError
-from vsplade.ingest.job import OWN_KEYS
+from vsplade.ingest.records import own_metadata
 from vsplade.pages import to_grey_or_rgb
 from vsplade.pages.formats import HEAD, looks_like
 from vsplade.pages.naming import page_id
@@ -36,9 +36,7 @@ def add_pages(
 
     The pages of a path can be shown again from there; of the others the index keeps a small picture.
     """
-    taken = sorted(set(metadata or {}) & set(OWN_KEYS))
-    if taken:
-        raise InputError(f"The metadata key {taken[0]!r} is taken: every page has {', '.join(OWN_KEYS)}.")
+    users = own_metadata(metadata or {})
     if not isinstance(id, str) or not id:
         raise InputError(f"A page's id must be a non-empty string, not {id!r}.")
     pages = list(_pages(source, encoder.longest_edge or THUMBNAIL, id))
@@ -48,7 +46,7 @@ def add_pages(
             if page.path:
                 own["path"] = page.path
             small = b"" if page.path else thumbnail_jpeg(page.image, THUMBNAIL)
-            writer.add(page.id, vector, {**(metadata or {}), **own}, small)
+            writer.add(page.id, vector, {**users, **own}, small)
         writer.commit()
     return [page.id for page in pages]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from vsplade.errors import VspladeError
 from vsplade.search.hits import Hit
-from vsplade.search.page_view import place_of, shared_sight
+from vsplade.search.page_view import place_of, shared_page_views
 from vsplade.search.summary import word_facts
 
 IMAGE_EDGE = 1200
@@ -19,7 +19,7 @@ def page_text(hit: Hit, whole_page: bool) -> str:
     try:
         if not whole_page:
             return hit.snippet()
-        words, _ = shared_sight().words(*place_of(hit.id, hit.metadata))
+        words, _ = shared_page_views().words(*place_of(hit.id, hit.metadata))
         return " ".join(word.text for word in words)
     except VspladeError:
         return ""

@@ -1,6 +1,6 @@
 """Files in, pictures of pages out: the only place that decodes, renders and resizes."""
 
-from vsplade.pages.discover import Discovery, FileProblem, discover
+from vsplade.pages.discover import Discovery, FileProblem, discover, usable
 from vsplade.pages.limits import Limits
 from vsplade.pages.naming import SourceFile, is_pdf, name_files, page_id
 from vsplade.pages.page_counts import PageCounter
@@ -29,4 +29,5 @@ __all__ = [
     "render",
     "render_for",
     "to_grey_or_rgb",
+    "usable",
 ]

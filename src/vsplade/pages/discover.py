@@ -6,11 +6,11 @@ import glob
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import IO
+from typing import IO, TypeVar
 
-from vsplade.errors import InputError
+from vsplade.errors import InputError, PageError
 from vsplade.pages.formats import is_supported, why_not
 from vsplade.pages.naming import suffix
 
@@ -24,6 +24,28 @@ class FileProblem:
     path: str
     reason: str
     page: int | None = None
+
+    @property
+    def place(self) -> str:
+        return self.path if self.page is None else f"{self.path}, page {self.page}"
+
+
+def refuse(problem: FileProblem) -> None:
+    raise PageError(f"{problem.place}: {problem.reason}.")
+
+
+Result = TypeVar("Result")
+
+
+def usable(
+    results: Iterable[Result | FileProblem], failed: Callable[[FileProblem], object] = refuse
+) -> Iterator[Result]:
+    """The results without problems. ``failed`` gets the problems; left out, the first one is an error."""
+    for result in results:
+        if isinstance(result, FileProblem):
+            failed(result)
+        else:
+            yield result
 
 
 @dataclass(slots=True)

@@ -15,10 +15,10 @@ class PageCounter:
     """Opens files one after the other and tells their pages; a file that cannot be opened is left out."""
 
     def __init__(self, paths: Sequence[str], limits: Limits, tell: Callable[[str, int], None]) -> None:
-        setup = {"longest_edge": 0, "grey": False, "background": True, "thumbnail": 0}
-        told = {**setup, "limits": asdict(limits), "shared": None, "slot_bytes": 0}
+        setup: dict[str, object] = {"longest_edge": 0, "grey": False, "background": True, "thumbnail": 0}
+        setup |= {"limits": asdict(limits), "shared": None, "slot_bytes": 0}
         self._paths, self._seconds, self._tell = paths, limits.max_seconds, tell
-        self._process = RendererProcess(told)
+        self._process = RendererProcess(setup)
         self._closing = threading.Event()
         clock = watch_clock([self._process], self._closing, self._seconds)
         self._threads = [threading.Thread(target=self._count, daemon=True), clock]

@@ -129,9 +129,9 @@ class _Pool:
         held = GPU_PAGES if setup["background"] else 2 * workers
         self._slots = SharedSlots(window * chunk_pages + held, page_bytes if setup["longest_edge"] else 0)
         shared, slot_bytes = self._slots.descriptor, self._slots.slot_bytes
-        told = {**setup, "limits": asdict(limits), "shared": shared, "slot_bytes": slot_bytes}
+        worker_setup = {**setup, "limits": asdict(limits), "shared": shared, "slot_bytes": slot_bytes}
         inherited = [] if shared is None else [shared]
-        self._processes = [RendererProcess(told, inherited) for _ in range(workers)]
+        self._processes = [RendererProcess(worker_setup, inherited) for _ in range(workers)]
         self._threads = [
             threading.Thread(target=self._serve, args=(process,), daemon=True) for process in self._processes
         ]

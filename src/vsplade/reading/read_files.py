@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vsplade.errors import InputError, PageError
-from vsplade.pages import Discovery, FileProblem, Limits, RenderedPage, discover, name_files, render_for
+from vsplade.errors import InputError
+from vsplade.pages import (
+    Discovery,
+    FileProblem,
+    Limits,
+    RenderedPage,
+    discover,
+    name_files,
+    render_for,
+    usable,
+)
 from vsplade.reading.page_reading import PageReading, ReadBlock, ReadLine, ReadWord
 from vsplade.types import Box
 
@@ -37,11 +46,7 @@ def read(
     ``text_layer`` takes the words of the file's own text layer instead, for pages that have one. A page that
     cannot be read is a ``PageError``.
     """
-    for result in read_files(discover([path]), text_layer=text_layer, limits=limits):
-        if isinstance(result, FileProblem):
-            where = result.path if result.page is None else f"{result.path}, page {result.page}"
-            raise PageError(f"{where}: {result.reason}.")
-        yield result
+    yield from usable(read_files(discover([path]), text_layer=text_layer, limits=limits))
 
 
 def read_files(

@@ -85,8 +85,8 @@ def _run(job: dict[str, object], seconds: float) -> None:
         raise PageError(f"{source}: took more than {seconds:.0f} s to write as a PDF.") from None
     if done.returncode == 0:
         return
-    told = done.stdout.decode("utf-8", "replace").strip()
-    raise PageError(f"{source}: {told or 'the process that wrote the PDF died, the file may be damaged'}.")
+    answer = done.stdout.decode("utf-8", "replace").strip()
+    raise PageError(f"{source}: {answer or 'the process that wrote the PDF died, the file may be damaged'}.")
 
 
 def _umask() -> int:

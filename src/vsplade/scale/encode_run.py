@@ -13,10 +13,7 @@ from vsplade.pages import FileProblem
 from vsplade.scale.encode_shard import EncodeOptions, TaskDone, do_task
 from vsplade.scale.encode_tasks import EncodeTask, make_plan
 from vsplade.store.identity import EncoderIdentity
-from vsplade.types import Encoder
-
-Tell = Callable[[int, int], None]
-"""Is told how many files are done, and how many there are."""
+from vsplade.types import Encoder, Progress
 
 
 @dataclass(slots=True)
@@ -65,7 +62,7 @@ def encode_to_shards(
     encoder: Encoder,
     folder: ShardFolder,
     options: EncodeOptions | None = None,
-    tell: Tell = lambda done, total: None,
+    progress: Progress = lambda done, total: None,
     retry_failed: bool = False,
 ) -> EncodeReport:
     """Encode files on this machine. Run again after an interruption, it does what is left."""
@@ -75,7 +72,7 @@ def encode_to_shards(
         for task in tasks:
             yield do_task(task, encoder, folder, chosen)
 
-    return run_tasks(paths, EncoderIdentity.of(encoder), folder, work, tell, retry_failed)
+    return run_tasks(paths, EncoderIdentity.of(encoder), folder, work, progress, retry_failed)
 
 
 def run_tasks(
@@ -83,7 +80,7 @@ def run_tasks(
     identity: EncoderIdentity,
     folder: ShardFolder,
     work: Callable[[Sequence[EncodeTask]], Iterator[TaskDone]],
-    tell: Tell,
+    progress: Progress,
     retry_failed: bool = False,
 ) -> EncodeReport:
     """Plan, let ``work`` do the tasks in any order, and close the folder."""
@@ -92,11 +89,11 @@ def run_tasks(
     plan = make_plan(paths, folder, identity, retry_failed)
     report = EncodeReport(folder.where, identity.name, plan.files, plan.done_files)
     done = plan.done_files
-    tell(done, plan.files)
+    progress(done, plan.files)
     for result in work(plan.tasks):
         report.add(result)
         done += result.files
-        tell(done, plan.files)
+        progress(done, plan.files)
     committed = folder.committed()
     report.seconds = monotonic() - started
     report.pages_in_all = sum(one.rows for one in committed)
@@ -111,13 +108,13 @@ def _dead_letters(committed: Sequence[Committed]) -> Iterator[FileProblem]:
     """Of all runs, but for files that a later run could encode."""
     lines = [line for one in committed for line in one.files]
     read = {line["path"] for line in lines if line["rows"]}
-    told = {
+    failed = {
         FileProblem(line["path"], problem["reason"], problem["page"]): None
         for line in lines
         if line["rows"] or line["path"] not in read
         for problem in line["problems"]
     }
-    yield from told
+    yield from failed
 
 
 def write_dead_letters(folder: ShardFolder, problems: Sequence[FileProblem]) -> None:

@@ -13,18 +13,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 
-from vsplade.encode.keyed import encode_keyed
+from vsplade.encode.keyed import encode_rendered
 from vsplade.errors import PageError
 from vsplade.exchange.shard_folder import Line, ShardFolder, open_place
 from vsplade.ingest.hashing import Content, Hasher
-from vsplade.ingest.job import PROBLEM
-from vsplade.ingest.records import CHANGED, FileRecord
-from vsplade.pages import FileProblem, Limits, RenderedPage, SourceFile, render_for
+from vsplade.ingest.records import CHANGED, PROBLEM, FileRecord
+from vsplade.pages import FileProblem, Limits, SourceFile, render_for, usable
 from vsplade.scale.encode_tasks import EncodeTask, InputFile
 from vsplade.store.identity import EncoderIdentity
 from vsplade.store.segment import StoredPage
 from vsplade.store.state import FILE_RECORDS
-from vsplade.types import Encoder, Json, Page
+from vsplade.types import Encoder, Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ class _Work:
         options = self._options
         rendered = render_for(encoder, self._sources(), limits=options.limits, workers=options.workers)
         with closing(rendered):
-            for item, vector in encode_keyed(encoder, self._readable(rendered)):
+            for item, vector in encode_rendered(encoder, usable(rendered, self._fail)):
                 page, file = item.page, self._places[item.page.path]
                 record = self._records[file.path]
                 record.pages = item.pages
@@ -109,14 +108,8 @@ class _Work:
                 }
                 yield StoredPage(page.id, vector, {**page.metadata, **own})
 
-    def _readable(
-        self, rendered: Iterator[RenderedPage | FileProblem]
-    ) -> Iterator[tuple[RenderedPage, Page]]:
-        for result in rendered:
-            if isinstance(result, FileProblem):
-                self.problems.append(replace(result, path=self._places[result.path].path))
-            else:
-                yield result, result.page
+    def _fail(self, problem: FileProblem) -> None:
+        self.problems.append(replace(problem, path=self._places[problem.path].path))
 
     def _sources(self) -> Iterator[SourceFile]:
         for number, file in enumerate(self._task.files):
@@ -152,13 +145,13 @@ class _Work:
 
 
 def _line(file: InputFile, record: FileRecord | None, problems: list[FileProblem]) -> Line:
-    told = [{"page": problem.page, "reason": problem.reason} for problem in problems]
+    problems_json = [{"page": problem.page, "reason": problem.reason} for problem in problems]
     state = {FILE_RECORDS + file.path: record.to_json()} if record is not None and record.done else {}
     return {
         "path": file.path,
         "doc_id": file.doc_id,
         "stamp": file.stamp,
         "rows": len(record.done) if record else 0,
-        "problems": told,
-        "state": state | ({PROBLEM + file.path: told} if told else {}),
+        "problems": problems_json,
+        "state": state | ({PROBLEM + file.path: problems_json} if problems_json else {}),
     }

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from vsplade.errors import InputError, ModelMismatchError
-from vsplade.exchange.shard_folder import ShardFolder, open_place, unreachable
+from vsplade.exchange.shard_folder import Committed, ShardFolder, open_place, unreachable
 from vsplade.pages import FileProblem, discover, name_files
 from vsplade.pages.formats import is_supported
 from vsplade.store.identity import EncoderIdentity
@@ -63,23 +63,17 @@ def make_plan(
     """
     found, problems = _find(paths)
     if not found:
-        told = (
+        raise InputError(
             f"{problems[0].path} {problems[0].reason}." if problems else "There are no pages in these paths."
         )
-        raise InputError(told)
     stamps = dict(found)
     done: set[str] = set()
     names: dict[str, str] = {}
-    for one in folder.committed():
-        if one.identity != identity:
-            raise ModelMismatchError(
-                f"{folder.where}/{one.stem}.parquet: its vectors are of the encoder {one.identity.name!r} "
-                f"(fingerprint {one.identity.fingerprint}), not of {identity.name!r} (fingerprint "
-                f"{identity.fingerprint}). Encode into a new folder."
-            )
-        lines = {line["path"]: line for line in one.files}
+    for shard in folder.committed():
+        _check_encoder(folder, shard, identity)
+        lines = {line["path"]: line for line in shard.files}
         if any(path in stamps and stamps[path][1] != line["stamp"] for path, line in lines.items()):
-            folder.withdraw(one.stem)
+            folder.withdraw(shard.stem)
             rest, gone = _find([path for path in lines if path not in stamps])
             stamps |= dict(rest)
             problems += gone
@@ -88,14 +82,22 @@ def make_plan(
             done |= {path for path, line in lines.items() if line["rows"] or not retry_failed}
     for name in folder.unfinished():
         folder.remove(name)
-    named = name_files(stamps, names)
-    files = [InputFile(file.path, file.doc_id, *stamps[file.path]) for file in named]
+    files = [InputFile(file.path, file.doc_id, *stamps[file.path]) for file in name_files(stamps, names)]
     tasks = [
         EncodeTask(_stem(number, left, identity), tuple(left))
         for number, group in enumerate(_groups(files))
         if (left := [file for file in group if file.path not in done])
     ]
     return Plan(tuple(tasks), len(files), sum(file.path in done for file in files), tuple(problems))
+
+
+def _check_encoder(folder: ShardFolder, shard: Committed, identity: EncoderIdentity) -> None:
+    if shard.identity != identity:
+        raise ModelMismatchError(
+            f"{folder.where}/{shard.stem}.parquet: its vectors are of the encoder {shard.identity.name!r} "
+            f"(fingerprint {shard.identity.fingerprint}), not of {identity.name!r} (fingerprint "
+            f"{identity.fingerprint}). Encode into a new folder."
+        )
 
 
 def _groups(files: Iterable[InputFile]) -> Iterator[list[InputFile]]:
@@ -112,8 +114,8 @@ def _groups(files: Iterable[InputFile]) -> Iterator[list[InputFile]]:
 
 
 def _stem(number: int, files: Sequence[InputFile], identity: EncoderIdentity) -> str:
-    told = [identity.fingerprint, *(f"{file.path}\0{file.doc_id}\0{file.stamp}" for file in files)]
-    return f"part-{number:06d}-{hashlib.sha256(chr(1).join(told).encode()).hexdigest()[:12]}"
+    parts = [identity.fingerprint, *(f"{file.path}\0{file.doc_id}\0{file.stamp}" for file in files)]
+    return f"part-{number:06d}-{hashlib.sha256(chr(1).join(parts).encode()).hexdigest()[:12]}"
 
 
 def _find(paths: Sequence[str]) -> tuple[list[tuple[str, tuple[int, str]]], list[FileProblem]]:

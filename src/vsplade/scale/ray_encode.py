@@ -20,10 +20,11 @@ from vsplade.errors import InputError, MissingExtraError, ModelMismatchError, St
 from vsplade.exchange.shard_folder import ShardFolder
 from vsplade.pages import FileProblem
 from vsplade.pages.passwords import known_passwords, use_passwords
-from vsplade.scale.encode_run import EncodeReport, Tell, run_tasks
+from vsplade.scale.encode_run import EncodeReport, run_tasks
 from vsplade.scale.encode_shard import EncodeOptions, TaskDone, do_task, give_up
 from vsplade.scale.encode_tasks import EncodeTask, InputFile
 from vsplade.store.identity import EncoderIdentity
+from vsplade.types import Progress
 
 ATTEMPTS = 3
 """Workers that may die over a task, then over each of its files, before a file is given up."""
@@ -50,7 +51,7 @@ def encode_on_ray(
     folder: ShardFolder,
     options: EncodeOptions,
     cluster: Cluster,
-    tell: Tell = lambda done, total: None,
+    progress: Progress = lambda done, total: None,
     retry_failed: bool = False,
 ) -> EncodeReport:
     """Encode files on a cluster. Run again after an interruption, it does what is left."""
@@ -64,7 +65,7 @@ def encode_on_ray(
         def work(tasks: Sequence[EncodeTask]) -> Iterator[TaskDone]:
             return _run(ray, tasks, job, attempts, min(workers, len(tasks)), cluster)
 
-        report = run_tasks(paths, identity, folder, work, tell, retry_failed)
+        report = run_tasks(paths, identity, folder, work, progress, retry_failed)
         report.workers, report.gpus = workers, workers * cluster.gpus
         report.restarts = ray.get(attempts.deaths.remote())
         return report
@@ -83,9 +84,9 @@ def _connect(cluster: Cluster) -> Any:
         _knock(where or "")
         ray.init(address=cluster.address, log_to_driver=False, logging_level="warning")
     except Exception as error:  # Ray raises plain ones, too
-        told = (str(error).strip() or type(error).__name__).splitlines()[0]
+        why = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise StorageError(
-            f"{where or 'this machine'}: no Ray cluster can be reached ({told}). Check the address, and that "
+            f"{where or 'this machine'}: no Ray cluster can be reached ({why}). Check the address, and that "
             "`ray status` works from here."
         ) from error
     return ray
@@ -142,9 +143,9 @@ def _run(
     )
     try:
         for row in done.iter_rows():
-            told = json.loads(row["done"])
-            problems = tuple(FileProblem(**problem) for problem in told.pop("problems"))
-            yield TaskDone(**told, problems=problems)
+            facts = json.loads(row["done"])
+            problems = tuple(FileProblem(**problem) for problem in facts.pop("problems"))
+            yield TaskDone(**facts, problems=problems)
     except ray.exceptions.RayError as error:
         raise _explained(error) from error
 

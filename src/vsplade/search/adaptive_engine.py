@@ -12,7 +12,7 @@ from threading import Lock
 import numpy as np
 
 from vsplade.errors import InputError
-from vsplade.search.numpy_engine import PlainEngine
+from vsplade.search.numpy_engine import NumpyEngine
 from vsplade.search.query_plan import Engine, Searchable
 from vsplade.types import SparseVector
 
@@ -32,7 +32,7 @@ class AdaptiveEngine:
 
     def __init__(self, parts: Sequence[Searchable], choice: str, budget: WorkBudget) -> None:
         self._parts = parts
-        self._plain = PlainEngine(parts)
+        self._plain = NumpyEngine(parts)
         self._choice = choice
         self._budget = budget
         self._compiled: Engine | None = None

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.search.numpy_meaning import PlainMeaning
+from vsplade.search.numpy_meaning import NumpyMeaning
 from vsplade.search.query_plan import Masks, MeaningPart, Mix, Ranking
 from vsplade.types import Direction, SparseVector
 
@@ -73,7 +73,7 @@ def mix_of(
 class MeaningEngine:
     def __init__(self, parts: Sequence[MeaningPart]) -> None:
         self._parts = parts
-        self._plain = PlainMeaning(parts)
+        self._plain = NumpyMeaning(parts)
         stored = [part.windows for part in parts if part.windows is not None]
         clusters = max((len(windows.starts) - 1 for windows in stored), default=0)
         self._sizes = np.zeros(clusters, np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.backends.address import parse_address
-from vsplade.backends.collection import FoundRow, Narrowing, Row, batched, key_of
-from vsplade.backends.collection_writer import STATE, read_manifest, stored_identity, stored_page
+from vsplade.backends.collection import FoundRow, Prefilter, Row, batched, key_of
+from vsplade.backends.collection_writer import STATE, read_manifest, stored_page
 from vsplade.backends.connect import connect
 from vsplade.encode import as_built
 from vsplade.errors import InputError
 from vsplade.search.by_meaning import DEPTH
 from vsplade.search.collection_search import Allowed, by_words, with_meaning
 from vsplade.search.conditions import Conditions
+from vsplade.search.contents import Contents, contents_of_pages
 from vsplade.search.filters import Filter
 from vsplade.search.hits import FoundPages
 from vsplade.search.page_index import BatchRequest, FilterLike, PageIndex, Query
@@ -28,6 +29,7 @@ from vsplade.store.manifest import JsonValue
 from vsplade.store.segment import StoredPage
 from vsplade.types import FOUND, IN_PART, NOT_FOUND, Encoder, Metadata, QueryWord, SparseVector, WordMatch
 
+LISTED_PAGES = 100_000
 READ_AT_ONCE = 200
 """Pages whose vectors are read in one request."""
 
@@ -71,7 +73,7 @@ class CollectionIndex(PageIndex):
 
     def _use(self, manifest: dict[str, Any]) -> None:
         if self._encoder is not None:
-            stored = stored_identity(manifest)
+            stored = EncoderIdentity.from_json(manifest)
             self._encoder = as_built(self._encoder, stored.fingerprint)
             check_encoder(self.where, stored, EncoderIdentity.of(self._encoder))
         self._manifest = manifest
@@ -89,7 +91,7 @@ class CollectionIndex(PageIndex):
 
     @property
     def pages(self) -> int:
-        return self._count(Narrowing())
+        return self._count(Prefilter())
 
     @property
     def generation(self) -> int:
@@ -101,7 +103,7 @@ class CollectionIndex(PageIndex):
 
     @property
     def identity(self) -> EncoderIdentity:
-        return stored_identity(self._manifest)
+        return EncoderIdentity.from_json(self._manifest)
 
     def refresh(self) -> bool:
         newest = read_manifest(self._collection)
@@ -111,7 +113,7 @@ class CollectionIndex(PageIndex):
         return changed
 
     def document_frequency(self, terms: NDArray[np.uint32]) -> NDArray[np.int64]:
-        counts = [self._count(Narrowing(holding=(((term,),),))) for term in np.asarray(terms).tolist()]
+        counts = [self._count(Prefilter(holding=(((term,),),))) for term in np.asarray(terms).tolist()]
         return np.array(counts, dtype=np.int64)
 
     def state(self, prefix: str = "") -> dict[str, JsonValue]:
@@ -134,24 +136,25 @@ class CollectionIndex(PageIndex):
         return rows[key]
 
     def _in_order(self, filter: Filter) -> list[FoundRow]:
-        pages = self._collection.briefs(Narrowing(filter.conditions))
+        pages = self._collection.briefs(Prefilter(filter.conditions))
         return sorted((page for page in pages if filter.allows(page.metadata)), key=lambda page: page.place)
 
     def ids(self, filter: FilterLike = None) -> Iterator[str]:
         return (page.id for page in self._in_order(Filter.of(filter)))
 
     def __contains__(self, id: object) -> bool:
-        return isinstance(id, str) and self._collection.count(Narrowing(among=(key_of(id),))) > 0
+        return isinstance(id, str) and self._collection.count(Prefilter(among=(key_of(id),))) > 0
 
     def metadata(self, id: str) -> Metadata:
-        for page in self._collection.briefs(Narrowing(among=(key_of(id),))):
+        for page in self._collection.briefs(Prefilter(among=(key_of(id),))):
             return page.metadata
         raise InputError(f"{self.where}: there is no page {id!r} in this index.")
 
-    def listed(self, most: int) -> list[tuple[str, Metadata]]:
-        """Pages with their metadata, in page order; of more than ``most`` pages just some."""
-        pages = islice(self._collection.briefs(Narrowing()), most)
-        return [(page.id, page.metadata) for page in sorted(pages, key=lambda page: page.place)]
+    def contents(self, keys: Iterable[str]) -> Contents:
+        """An engine has no list of documents: ``LISTED_PAGES`` pages are looked through for one."""
+        some = islice(self._collection.briefs(Prefilter()), LISTED_PAGES)
+        pages = sorted(some, key=lambda page: page.place)
+        return contents_of_pages([(page.id, page.metadata) for page in pages], keys)
 
     def metadata_keys(self) -> list[str]:
         """Those that any page ever had."""
@@ -177,7 +180,7 @@ class CollectionIndex(PageIndex):
     def known(self, ids: Sequence[str]) -> dict[str, Metadata]:
         found: dict[str, Metadata] = {}
         for batch in batched(map(key_of, ids), READ_AT_ONCE):
-            pages = self._collection.briefs(Narrowing(among=tuple(batch)))
+            pages = self._collection.briefs(Prefilter(among=tuple(batch)))
             found |= {page.id: page.metadata for page in pages}
         return found
 
@@ -226,16 +229,16 @@ class CollectionIndex(PageIndex):
         if word.wholes and self._any_page(Allowed(filter, Conditions(must=(word,)))):
             return FOUND
         parts = tuple((term,) for term in word.parts)
-        narrowing = Narrowing(filter.conditions, (parts,) if parts else ())
+        prefilter = Prefilter(filter.conditions, (parts,) if parts else ())
         if not parts:
             return NOT_FOUND
         if not filter:
-            return IN_PART if self._count(narrowing) else NOT_FOUND
-        found = any(filter.allows(page.metadata) for page in self._collection.briefs(narrowing))
+            return IN_PART if self._count(prefilter) else NOT_FOUND
+        found = any(filter.allows(page.metadata) for page in self._collection.briefs(prefilter))
         return IN_PART if found else NOT_FOUND
 
     def _any_page(self, allowed: Allowed) -> bool:
-        pages = self._collection.briefs(allowed.narrowing)
+        pages = self._collection.briefs(allowed.prefilter)
         return any(allowed.check(self._collection, batch) for batch in batched(pages, READ_AT_ONCE))
 
     def warm_up(self) -> None:

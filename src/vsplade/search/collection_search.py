@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from vsplade.backends.collection import Collection, FoundRow, Narrowing
+from vsplade.backends.collection import Collection, FoundRow, Prefilter
 from vsplade.errors import VspladeWarning
 from vsplade.search.by_meaning import DEPTH, LOOKED_AT, mix_of
 from vsplade.search.conditions import Conditions
@@ -33,9 +33,9 @@ class Allowed:
     words: Conditions = field(default_factory=Conditions)
 
     @property
-    def narrowing(self) -> Narrowing:
+    def prefilter(self) -> Prefilter:
         holding = tuple(_wholes(word) for word in self.words.must)
-        return Narrowing(self.filter.conditions, holding)
+        return Prefilter(self.filter.conditions, holding)
 
     def check(self, collection: Collection, pages: Sequence[FoundRow]) -> list[FoundRow]:
         """Those that may be found."""
@@ -63,7 +63,7 @@ def by_words(
     for start in range(0, len(asked), AT_ONCE):
         places = asked[start : start + AT_ONCE]
         vectors = [queries[place] for place in places]
-        found = collection.search(vectors, _first(vectors, k), allowed.narrowing)
+        found = collection.search(vectors, _first(vectors, k), allowed.prefilter)
         for place, pages in zip(places, found, strict=True):
             answers[place] = _enough(collection, queries[place], k, _first(vectors, k), allowed, pages)
     return answers
@@ -93,7 +93,7 @@ def _enough(
             )
             break
         limit = min(4 * limit, collection.most_results)
-        (pages,) = collection.search([query], limit, allowed.narrowing)
+        (pages,) = collection.search([query], limit, allowed.prefilter)
     return passed[:k]
 
 
@@ -130,14 +130,14 @@ def with_meaning(
     cosines = {page.key: page.score for page in near}
     unscored = tuple(key for key in known if key not in cosines)
     if unscored:
-        found = collection.nearest(direction, len(unscored), Narrowing(among=unscored))
+        found = collection.nearest(direction, len(unscored), Prefilter(among=unscored))
         cosines |= {page.key: page.score for page in found}
     if not cosines:  # no page has a meaning, as after an import: scores are those of words
         return list(words[:k]), WORDS_ALONE
     new = {page.key: page for page in near if page.key not in known}
     scores = {key: page.score for key, page in known.items()}
     if new and len(query):
-        (found,) = collection.search([query], len(new), Narrowing(among=tuple(new)))
+        (found,) = collection.search([query], len(new), Prefilter(among=tuple(new)))
         found = _without_others(collection, query, found)
         scores |= {page.key: page.score for page in found}
     joined = [
@@ -166,7 +166,7 @@ def nearest(collection: Collection, direction: Direction, k: int, allowed: Allow
     """The ``k`` nearest pages that may be found."""
     limit = k
     while True:
-        pages = collection.nearest(direction, limit, allowed.narrowing)
+        pages = collection.nearest(direction, limit, allowed.prefilter)
         passed = allowed.check(collection, pages)
         if len(passed) >= k or len(pages) < limit or limit >= collection.most_results:
             return passed[:k]

@@ -14,8 +14,8 @@ from vsplade.search.by_meaning import DEPTH, MeaningEngine
 from vsplade.search.conditions import Conditions
 from vsplade.search.filters import Filter
 from vsplade.search.hashed_search import search_hashed
-from vsplade.search.native.work_queue import Shares
-from vsplade.search.numpy_engine import PlainEngine
+from vsplade.search.native.work_queue import WorkQueue
+from vsplade.search.numpy_engine import NumpyEngine
 from vsplade.search.page_index import Query
 from vsplade.search.query_plan import NOTHING, Masks, MeaningPart, Ranking, Searchable, checked_top
 from vsplade.store.snapshot import Snapshot
@@ -93,9 +93,9 @@ class CommitView:
             ]
         first = encode(queries[0])
         chosen = self.engine.prepare(first, len(queries))
-        shares = Shares(len(queries), threads, most=max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // k)))
+        shares = WorkQueue(len(queries), threads, most=max(1, min(_QUERIES_AT_ONCE, _RESULTS_AT_ONCE // k)))
         answers: list[tuple[SparseVector, Ranking]] = [(first, NOTHING)] * len(queries)
-        compiled = not isinstance(chosen, PlainEngine)
+        compiled = not isinstance(chosen, NumpyEngine)
         by_meaning = first.meaning is not None and bool(self.meaning)
 
         def work(share: range) -> None:

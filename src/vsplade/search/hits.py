@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from vsplade.search.explain import MeantBy, explain, explain_meaning, match_words
-from vsplade.search.query_plan import Named, Ranking
+from vsplade.search.query_plan import HasIds, Ranking
 from vsplade.types import Json, Metadata, QueryWord, SparseVector, TermMatch, WordMatch
 
 if TYPE_CHECKING:
     from PIL import Image
 
     from vsplade.search.marks import Mark
-    from vsplade.search.page_view import Seen
+    from vsplade.search.page_view import PageView
 
 _set = object.__setattr__  # a Hit is frozen; these are its first values
 
@@ -44,9 +44,9 @@ class Hit:
 
     def image(self, longest_edge: int = 1600, *, marked: bool = False) -> Image.Image:
         """The page, rendered from its file now; ``marked`` with the query's words as by a highlighter."""
-        from vsplade.search.page_view import draw_marks, place_of, shared_sight
+        from vsplade.search.page_view import draw_marks, place_of, shared_page_views
 
-        image = shared_sight().image(*place_of(self.id, self.metadata), longest_edge)
+        image = shared_page_views().image(*place_of(self.id, self.metadata), longest_edge)
         return draw_marks(image, [mark.box for mark in self.boxes()]) if marked else image
 
     def boxes(self) -> list[Mark]:
@@ -54,20 +54,20 @@ class Hit:
 
         From the file's text layer, or read from the pixels where there is none.
         """
-        return list(self.look().marks)
+        return list(self.view().marks)
 
     def snippet(self, words: int = 28) -> str:
         """The words around the place where most of the query stands together."""
-        return self.look().snippet(words).text
+        return self.view().snippet(words).text
 
-    def look(self) -> Seen:
+    def view(self) -> PageView:
         """The page's words, and those of the query among them."""
-        from vsplade.search.page_view import place_of, shared_sight
+        from vsplade.search.page_view import place_of, shared_page_views
 
-        return shared_sight().see(*place_of(self.id, self.metadata), self.explain())
+        return shared_page_views().view(*place_of(self.id, self.metadata), self.explain())
 
 
-class FoundPages(Named, Protocol):
+class FoundPages(HasIds, Protocol):
     """Where the pages of a ranking are looked up by their numbers; a ``Snapshot`` is one."""
 
     def vector(self, number: int) -> SparseVector: ...
@@ -76,7 +76,7 @@ class FoundPages(Named, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class SearchContext:
     """The search that hits came from: what they need to fill themselves in."""
 
     pages: FoundPages
@@ -95,7 +95,7 @@ class StoredHit(Hit):
     """A Hit of an index. Attributes that are not set yet come from ``__getattr__``, once."""
 
     __slots__ = ("_number", "_search")
-    _search: Answered
+    _search: SearchContext
     _number: int
 
     def __getattr__(self, name: str) -> Any:
@@ -138,7 +138,7 @@ class Hits(Sequence[Hit]):
 
     __slots__ = ("_made", "_ranking", "_search")
 
-    def __init__(self, search: Answered, ranking: Ranking) -> None:
+    def __init__(self, search: SearchContext, ranking: Ranking) -> None:
         self._search = search
         self._ranking = ranking
         self._made: list[Hit] | None = None
@@ -178,7 +178,7 @@ class Hits(Sequence[Hit]):
         return repr(self.hits)
 
 
-def _make_hits(search: Answered, ranking: Ranking) -> list[Hit]:
+def _make_hits(search: SearchContext, ranking: Ranking) -> list[Hit]:
     hits: list[Hit] = []
     ids = ranking.ids(search.pages)
     for id, score, number in zip(ids, ranking.scores.tolist(), ranking.numbers.tolist(), strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from vsplade.encode import as_built
 from vsplade.errors import InputError
 from vsplade.search.adaptive_engine import WorkBudget, checked_engine
 from vsplade.search.commit_view import CommitView
+from vsplade.search.contents import Contents, contents_of_snapshot
 from vsplade.search.filters import Filter
 from vsplade.search.hits import FoundPages
 from vsplade.search.page_index import BatchRequest, FilterLike, PageIndex, Query
@@ -150,6 +151,9 @@ class Index(PageIndex):
         """What pages can be filtered by, in alphabetical order."""
         segments = (live.segment for live in self._view.snapshot.segments)
         return sorted({key for segment in segments for key in segment.column_keys})
+
+    def contents(self, keys: Iterable[str]) -> Contents:
+        return contents_of_snapshot(self.commit, keys)
 
     def vector(self, id: str) -> SparseVector:
         return self._view.snapshot.vector(self._number(id))

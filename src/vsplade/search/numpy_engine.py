@@ -21,7 +21,7 @@ from vsplade.types import QueryVector, SparseVector
 _ROWS_AT_ONCE = 1 << 14
 
 
-class PlainEngine:
+class NumpyEngine:
     def __init__(self, parts: Sequence[Searchable]) -> None:
         self.parts = tuple(parts)
 

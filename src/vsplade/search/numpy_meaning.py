@@ -16,7 +16,7 @@ from vsplade.types import QueryVector, SparseVector
 SMALL_VOCABULARY = 1 << 18
 
 
-class PlainMeaning:
+class NumpyMeaning:
     def __init__(self, parts: Sequence[MeaningPart]) -> None:
         self._parts = parts
         self._bases = np.array([part.base for part in parts], np.int64)

@@ -16,9 +16,10 @@ from vsplade.encode import as_built, load_index_encoder
 from vsplade.encode.query_length import check_query_length
 from vsplade.errors import VspladeError
 from vsplade.search.conditions import Conditions, conditions, encode, notes, query_words
+from vsplade.search.contents import Contents
 from vsplade.search.explain import explain, explain_meaning
 from vsplade.search.filters import Filter
-from vsplade.search.hits import Answered, FoundPages, Hit, Hits
+from vsplade.search.hits import FoundPages, Hit, Hits, SearchContext
 from vsplade.search.query_plan import WORDS_ALONE, Mix, Ranking, checked_query
 from vsplade.search.syntax import has_operators, parse
 from vsplade.store.identity import EncoderIdentity, check_encoder
@@ -157,6 +158,10 @@ class PageIndex(ABC):
     def known(self, ids: Sequence[str]) -> dict[str, Metadata]:
         """The metadata of those of these pages that are there."""
 
+    @abstractmethod
+    def contents(self, keys: Iterable[str]) -> Contents:
+        """The documents, and the values of these metadata keys. An engine looks at some pages only."""
+
     def vectors(self) -> Iterator[tuple[str, SparseVector]]:
         """Every live page's id and vector, in page order."""
         return ((id, vector) for id, vector, _ in self.pages_with_metadata())
@@ -284,10 +289,12 @@ class PageIndex(ABC):
             self._nameless = self._encoder is None
             return f"#{term}"
 
-    def _answered(self, pages: FoundPages, query: Query, vector: SparseVector, ranking: Ranking) -> Answered:
+    def _answered(
+        self, pages: FoundPages, query: Query, vector: SparseVector, ranking: Ranking
+    ) -> SearchContext:
         words = cache(partial(self.query_words, query))  # every hit that is looked at asks for them
         mix = ranking.mix
-        return Answered(pages, mix.query(vector), self._token, words, mix.cosine_weight, self._meant_by)
+        return SearchContext(pages, mix.query(vector), self._token, words, mix.cosine_weight, self._meant_by)
 
     def _meant_by(self, asked: Sequence[str], page: SparseVector) -> list[list[str]]:
         """Nothing where the encoder that knows is not installed."""

@@ -41,7 +41,7 @@ MARK_EDGE = (224, 140, 0)
 Value = TypeVar("Value")
 
 
-class Recent(Generic[Value]):
+class LruCache(Generic[Value]):
     """The last few values, by key; ``size`` says how much of ``most`` each takes. Safe on several threads."""
 
     def __init__(self, most: int, size: Callable[[Value], int] = lambda _: 1) -> None:
@@ -65,7 +65,7 @@ class Recent(Generic[Value]):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PageView:
     """A page's words, and those of them that were asked for."""
 
     words: tuple[PageWord, ...]
@@ -79,13 +79,13 @@ class Seen:
         return best_place(self.words, self.marks)
 
 
-class Sight:
+class PageViews:
     """Pages of files, looked at one by one. Safe on several threads."""
 
     def __init__(self, viewer: PageViewer | None = None) -> None:
         self._viewer = viewer
-        self._pictures: Recent[ViewedPage] = Recent(PICTURES)
-        self._readings: Recent[tuple[tuple[PageWord, ...], bool]] = Recent(READINGS)
+        self._pictures: LruCache[ViewedPage] = LruCache(PICTURES)
+        self._readings: LruCache[tuple[tuple[PageWord, ...], bool]] = LruCache(READINGS)
         self._reading = threading.Lock()
 
     def page(self, path: str, number: int) -> ViewedPage:
@@ -119,15 +119,15 @@ class Sight:
         with self._reading:
             _read(Images.new("L", (64, 64), "white"))
 
-    def see(self, path: str, number: int, matches: Iterable[TermMatch]) -> Seen:
+    def view(self, path: str, number: int, matches: Iterable[TermMatch]) -> PageView:
         words, layer = self.words(path, number)
-        return Seen(words, tuple(find_marks(words, matched_tokens(matches))), layer)
+        return PageView(words, tuple(find_marks(words, matched_tokens(matches))), layer)
 
 
 @cache
-def shared_sight() -> Sight:
+def shared_page_views() -> PageViews:
     """One for this process: hits of all indexes share it."""
-    return Sight()
+    return PageViews()
 
 
 def _read(image: Image.Image) -> Iterable[PageWord]:

@@ -25,17 +25,17 @@ MAX_TOP = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class PackedIds:
     """Pages' ids as they were read along with a ranking: name i is bytes[starts[i]:starts[i + 1]]."""
 
     starts: NDArray[np.int64]
     bytes: NDArray[np.uint8]
 
-    def only(self, rows: NDArray[np.intp]) -> Names:
+    def only(self, rows: NDArray[np.intp]) -> PackedIds:
         """Those of some rows, in this order."""
         spans = [self.bytes[self.starts[row] : self.starts[row + 1]] for row in rows.tolist()]
         starts = np.cumsum([0, *map(len, spans)], dtype=np.int64)
-        return Names(starts, np.concatenate([*spans, self.bytes[:0]]))
+        return PackedIds(starts, np.concatenate([*spans, self.bytes[:0]]))
 
     def decoded(self) -> list[str]:
         body = self.bytes[self.starts[0] : self.starts[-1]].tobytes()
@@ -49,7 +49,7 @@ class Names:
             raise damaged_result() from error
 
 
-class Named(Protocol):
+class HasIds(Protocol):
     """Where the names of pages are; a ``Snapshot`` is one."""
 
     def ids(self, numbers: NDArray[np.int64]) -> list[str]: ...
@@ -82,7 +82,7 @@ class Ranking:
 
     numbers: NDArray[np.int64]
     scores: NDArray[np.float32]
-    names: Names | None = None
+    names: PackedIds | None = None
     """Where the engine reads them along."""
     mix: Mix = WORDS_ALONE
 
@@ -92,7 +92,7 @@ class Ranking:
 
     def first(self, k: int) -> Ranking:
         """The best ``k``."""
-        names = None if self.names is None else Names(self.names.starts[: k + 1], self.names.bytes)
+        names = None if self.names is None else PackedIds(self.names.starts[: k + 1], self.names.bytes)
         return Ranking(self.numbers[:k], self.scores[:k], names, self.mix)
 
     def only(self, rows: NDArray[np.intp], scores: NDArray[np.float32]) -> Ranking:
@@ -100,7 +100,7 @@ class Ranking:
         names = None if self.names is None else self.names.only(rows)
         return Ranking(self.numbers[rows], scores[rows], names, self.mix)
 
-    def ids(self, pages: Named) -> list[str]:
+    def ids(self, pages: HasIds) -> list[str]:
         """Of the pages found, in the commit that was searched."""
         return pages.ids(self.numbers) if self.names is None else self.names.decoded()
 

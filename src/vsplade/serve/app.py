@@ -178,7 +178,7 @@ class Server:
         return {
             "version": vsplade.__version__,
             "pages": index.pages,
-            "documents": len(library.contents().documents),
+            "documents": len(library.contents()[0]),
             "bytes": library.bytes,
             "generation": index.generation,
             "encoder": index.identity.name,
@@ -196,15 +196,15 @@ class Server:
         }
 
     async def facets(self, request: Request) -> Response:
-        return JSONResponse({"facets": (await self.library.run(self.library.contents)).facets})
+        return JSONResponse({"facets": (await self.library.run(self.library.contents))[1]})
 
     async def health(self, request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
     async def readiness(self, request: Request) -> Response:
         if not self.library.ready:
-            told = "The server is warming up." if not self.library.trouble else NOT_READY
-            raise RequestError(503, "starting", told, 1)
+            message = "The server is warming up." if not self.library.trouble else NOT_READY
+            raise RequestError(503, "starting", message, 1)
         return JSONResponse({"status": "ready"})
 
     async def prometheus(self, request: Request) -> Response:

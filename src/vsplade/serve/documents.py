@@ -19,7 +19,7 @@ from starlette.routing import Route
 from vsplade.ingest import OWN_KEYS
 from vsplade.pages.formats import HEAD, looks_like
 from vsplade.pages.naming import suffix
-from vsplade.serve.contents import ListedDocument
+from vsplade.search.contents import ListedDocument
 from vsplade.serve.jobs import JobStore, StoredJob
 from vsplade.serve.library import Library
 from vsplade.serve.paths import MEDIA_TYPES, checked_name, checked_paths
@@ -60,7 +60,7 @@ class DocumentRoutes:
             whole_number("offset", given["offset"], 0, 10**9),
             whole_number("limit", given["limit"], 1, 1000),
         )
-        found = (await self._library.run(self._library.contents)).documents
+        found = (await self._library.run(self._library.contents))[0]
         wanted = given["name"].lower()
         chosen = [one for one in found.values() if wanted in one.name.lower()]
         shown = [self._shown(one) for one in chosen[offset : offset + limit]]

@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from vsplade.backends.open_writer import open_writer
 from vsplade.errors import IndexLockedError, InputError, VspladeError
@@ -103,10 +103,10 @@ class Indexer:
                 )
                 return
         failed = job.kind != "delete" and not job.report.get("pages") and bool(job.report.get("failures"))
-        told = job.report["failures"][0]["reason"] if failed else None
+        reason = job.report["failures"][0]["reason"] if failed else None
         with closing(open_index(self._where)) as index:
             generation = index.generation
-        self._store.finish(job, FAILED if failed else DONE, error=told, generation=generation)
+        self._store.finish(job, FAILED if failed else DONE, error=reason, generation=generation)
 
     # -- adding -----------------------------------------------------------------------------------------
 
@@ -127,9 +127,7 @@ class Indexer:
         found = discover(job.paths)
         refused = [path for path in found.files if not inside(path, self._settings.roots)]
         allowed = [path for path in found.files if path not in set(refused)]
-        problems: list[dict[str, object]] = [
-            {"path": p.path, "reason": p.reason, "page": p.page} for p in found.problems
-        ]
+        problems: list[dict[str, object]] = [asdict(problem) for problem in found.problems]
         problems += [
             {"path": path, "reason": "leads out of the folders that files may be added from", "page": None}
             for path in refused
@@ -145,12 +143,12 @@ class Indexer:
     def _add(self, job: StoredJob, files: list[str]) -> StoredJob:
         encoder = self._load()
         self._forget_removed(files)
-        told = 0.0
+        saved = 0.0
 
         def progress(done: int, total: int) -> None:
-            nonlocal told
-            if time.monotonic() - told > TELL_EVERY:
-                told = time.monotonic()
+            nonlocal saved
+            if time.monotonic() - saved > TELL_EVERY:
+                saved = time.monotonic()
                 self._store.save(replace(job, done=done, total=max(done, total)))
 
         report = index_paths(

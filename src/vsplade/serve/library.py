@@ -11,17 +11,18 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 from vsplade.encode.with_text import PairedEncoder
+from vsplade.ingest import OWN_KEYS
 from vsplade.pages import Limits
 from vsplade.pages.viewer import PageViewer
-from vsplade.search.collection_index import CollectionIndex
+from vsplade.search.contents import ListedDocument, documents_of
 from vsplade.search.index import Index
 from vsplade.search.open_index import open_index
 from vsplade.search.page_index import PageIndex
-from vsplade.search.page_view import Sight
-from vsplade.serve.contents import Contents, ListedDocument, contents, documents_of
+from vsplade.search.page_view import PageViews
+from vsplade.serve.facets import facet
 from vsplade.serve.request_errors import RequestError, not_found
 from vsplade.serve.settings import Settings
 from vsplade.store import manifest
@@ -56,13 +57,13 @@ class Library:
         asked = settings.limits
         limits = Limits(max_pages=asked.pages, max_pixels=asked.pixels, max_seconds=min(asked.seconds, 20.0))
         self._viewer = PageViewer(1, limits)
-        self.sight = Sight(self._viewer)
+        self.views = PageViews(self._viewer)
         self.ready = False
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="serve")
         self._working = 0
         self._refreshing = threading.Lock()
         self._seen = self._stamp()
-        self._contents: tuple[object, Contents] | None = None
+        self._contents: tuple[object, dict[str, ListedDocument], list[dict[str, Any]]] | None = None
         self.trouble: str | None = None
         """Why it does not get ready, or cannot follow the index."""
 
@@ -91,7 +92,7 @@ class Library:
         if self.index.identity.name.startswith(
             "reader"
         ):  # there may be scans, whose words are read to be marked
-            self.sight.warm_up()
+            self.views.warm_up()
 
     def _compile(self, folder: Path) -> None:
         with open(Path(self._settings.uploads) / ".jobs" / "warm.lock", "w") as lock:
@@ -157,8 +158,7 @@ class Library:
     def by_meaning(self) -> bool:
         """Whether pages are also found by what they are about."""
         encoder = self.index.encoder
-        # asked with a word that tells something: of others not even an encoder with meaning makes anything
-        return isinstance(encoder, MeaningEncoder) and encoder.encode_meaning("lighthouse") is not None
+        return isinstance(encoder, MeaningEncoder) and encoder.has_meaning
 
     @property
     def inline_pages(self) -> int:
@@ -171,16 +171,19 @@ class Library:
         known = self.index.statistics().get("bytes")
         return None if known is None else int(known)
 
-    def contents(self) -> Contents:
+    def contents(self) -> tuple[dict[str, ListedDocument], list[dict[str, Any]]]:
+        """The documents by name, in the order that they were added, and what pages can be filtered by."""
         index = self.index
         commit = index.commit
         if self._contents is None or self._contents[0] is not commit:
-            self._contents = (commit, contents(index))
-        return self._contents[1]
+            found = index.contents(key for key in index.metadata_keys() if key not in OWN_KEYS)
+            facets = [facet(key, counts) for key, counts in found.values.items()]
+            self._contents = (commit, found.documents, facets)
+        return self._contents[1:]
 
     def document(self, doc_id: str) -> ListedDocument:
-        found = self.contents().documents.get(doc_id)
-        if found is None and isinstance(self.index, CollectionIndex):  # too many to be listed
+        found = self.contents()[0].get(doc_id)
+        if found is None:  # an engine may have too many to be listed
             ids = list(self.index.ids({"doc_id": doc_id}))
             found = documents_of(self.index.known(ids).items()).get(doc_id)
         if found is None:

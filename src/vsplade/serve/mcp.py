@@ -20,7 +20,7 @@ except ModuleNotFoundError as error:
 from vsplade.backends.address import Where
 from vsplade.search.open_index import open_index
 from vsplade.search.page_index import PageIndex
-from vsplade.search.page_view import draw_marks, place_of, shared_sight
+from vsplade.search.page_view import draw_marks, place_of, shared_page_views
 from vsplade.search.summary import summarise, word_facts
 
 Tool = TypeVar("Tool", bound=Callable[..., Any])
@@ -64,8 +64,8 @@ def make_server(index_dir: Where) -> MCPServer:
     @tool
     def page_text(page_id: Annotated[str, Field(description="As search gives it")]) -> str:
         """All words of a page: its text layer, or what was read from its picture."""
-        with _told():
-            words, _ = shared_sight().words(*_place(index, page_id))
+        with _as_tool_error():
+            words, _ = shared_page_views().words(*_place(index, page_id))
         return " ".join(word.text for word in words)
 
     @tool
@@ -74,11 +74,11 @@ def make_server(index_dir: Where) -> MCPServer:
         query: Annotated[str, Field(description="Words to mark on the page", max_length=1000)] = "",
     ) -> Image:
         """A page as a picture, with the query's words marked if one is given."""
-        with _told():
+        with _as_tool_error():
             place = _place(index, page_id)
-            image = shared_sight().image(*place, IMAGE_EDGE)
+            image = shared_page_views().image(*place, IMAGE_EDGE)
             if query:
-                marks = shared_sight().see(*place, index.explain(query, page_id)).marks
+                marks = shared_page_views().view(*place, index.explain(query, page_id)).marks
                 image = draw_marks(image, [mark.box for mark in marks])
         buffer = io.BytesIO()
         image.convert("RGB").save(buffer, "JPEG", quality=85)
@@ -91,7 +91,7 @@ def _search(
     index: PageIndex, query: str, k: int, filters: list[str] | None, words_only: bool
 ) -> dict[str, Any]:
     index.refresh()
-    with _told():
+    with _as_tool_error():
         hits = index.search(query, k, filters, words_only=words_only)
         said = summarise(index, query, hits, filters)
     return {
@@ -114,7 +114,7 @@ def _search(
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_tool_error() -> Iterator[None]:
     """The assistant gets our own words; of other errors it would learn nothing."""
     try:
         yield

@@ -84,28 +84,28 @@ class PageRoutes:
         given = parameters(request, {"q": "", **_SWITCHES}, required=("q",), limits=self._limits)
         switches = [truth(name, given[name]) for name in _SWITCHES]
 
-        def look() -> dict[str, Any]:
+        def view() -> dict[str, Any]:
             matches = self._answers.matches(given["q"], id, *switches)
-            seen = self._library.sight.see(*self._place(id), matches)
-            snippet, best = seen.snippet(), seen.best_place()
+            view = self._library.views.view(*self._place(id), matches)
+            snippet, best = view.snippet(), view.best_place()
             return {
                 "id": id,
                 "marks": [
-                    {"text": m.text, "box": _sides(m.box), "weight": round(m.weight, 4)} for m in seen.marks
+                    {"text": m.text, "box": _sides(m.box), "weight": round(m.weight, 4)} for m in view.marks
                 ],
                 "snippet": {"text": snippet.text, "marks": [list(mark) for mark in snippet.marks]},
                 "best": None if best is None else _sides(best),
-                "text_layer": seen.from_text_layer,
+                "text_layer": view.from_text_layer,
             }
 
-        return JSONResponse(await self._library.run(look))
+        return JSONResponse(await self._library.run(view))
 
     async def text(self, request: Request) -> Response:
         id = request.path_params["id"]
         parameters(request, {})
 
         def read() -> dict[str, Any]:
-            words, layer = self._library.sight.words(*self._place(id))
+            words, layer = self._library.views.words(*self._place(id))
             return {"id": id, "text": " ".join(word.text for word in words), "text_layer": layer}
 
         return JSONResponse(await self._library.run(read))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vsplade.pages.picture import THUMBNAIL
-from vsplade.search.page_view import EDGE, Recent, draw_marks, place_of
+from vsplade.search.page_view import EDGE, LruCache, draw_marks, place_of
 from vsplade.serve.library import Library
 from vsplade.types import Metadata, TermMatch
 
@@ -26,7 +26,7 @@ class Pictures:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._kept: Recent[bytes] = Recent(MEMORY, len)
+        self._kept: LruCache[bytes] = LruCache(MEMORY, len)
 
     def tag(self, page_id: str, metadata: Metadata, *more: object) -> str:
         """Changes whenever the picture would."""
@@ -35,7 +35,7 @@ class Pictures:
 
     def page(self, page_id: str, metadata: Metadata, edge: int) -> bytes:
         def make() -> bytes:
-            return to_jpeg(self._library.sight.image(*place_of(page_id, metadata), edge))
+            return to_jpeg(self._library.views.image(*place_of(page_id, metadata), edge))
 
         return self._kept.get(self.tag(page_id, metadata, edge), make)
 
@@ -45,9 +45,9 @@ class Pictures:
 
     def marked(self, page_id: str, metadata: Metadata, edge: int, matches: Sequence[TermMatch]) -> bytes:
         def make() -> bytes:
-            sight, place = self._library.sight, place_of(page_id, metadata)
-            marks = sight.see(*place, matches).marks
-            return to_jpeg(draw_marks(sight.image(*place, edge), [mark.box for mark in marks]))
+            views, place = self._library.views, place_of(page_id, metadata)
+            marks = views.view(*place, matches).marks
+            return to_jpeg(draw_marks(views.image(*place, edge), [mark.box for mark in marks]))
 
         asked = tuple((match.token, round(match.product, 4)) for match in matches)
         return self._kept.get(self.tag(page_id, metadata, edge, asked), make)

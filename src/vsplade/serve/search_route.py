@@ -168,10 +168,10 @@ class Answers:
     def _snippet(self, hit: Hit) -> dict[str, Any] | None:
         """None where the file cannot be read any more; the hit stays one."""
         try:
-            seen = self._library.sight.see(*place_of(hit.id, hit.metadata), hit.explain())
+            view = self._library.views.view(*place_of(hit.id, hit.metadata), hit.explain())
         except VspladeError:
             return None
-        snippet = seen.snippet()
+        snippet = view.snippet()
         return {"text": snippet.text, "marks": [list(mark) for mark in snippet.marks]}
 
     def matches(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vsplade.errors import ModelMismatchError
-from vsplade.store.manifest import Manifest
+from vsplade.store.manifest import JsonValue, Manifest
 from vsplade.types import Encoder
 
 
@@ -26,6 +28,15 @@ class EncoderIdentity:
     @classmethod
     def named_by(cls, manifest: Manifest) -> EncoderIdentity:
         return cls(manifest.encoder, manifest.fingerprint, manifest.vocabulary)
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """As files beside vectors say whose they are."""
+        return {"encoder": self.name, "fingerprint": self.fingerprint, "vocabulary": self.terms}
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> EncoderIdentity:
+        """KeyError, TypeError or ValueError where it does not say so."""
+        return cls(str(given["encoder"]), str(given["fingerprint"]), int(given["vocabulary"]))
 
 
 def check_encoder(where: Path | str, stored: EncoderIdentity, identity: EncoderIdentity | None) -> None:

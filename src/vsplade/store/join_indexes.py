@@ -6,22 +6,21 @@ the size, and pages come in the order of the indexes that they are of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from vsplade.errors import IndexFormatError, InputError
 from vsplade.store import manifest as manifests
 from vsplade.store.identity import EncoderIdentity
-from vsplade.store.several import Joined
+from vsplade.store.several import JoinedSnapshot
 from vsplade.store.snapshot import LiveSegment, Snapshot, segment_problems
 from vsplade.store.sources import damaged_segments
 from vsplade.store.writer import IndexWriter
-
-Tell = Callable[[int, int], None]
+from vsplade.types import Progress
 
 
 def join_indexes(
-    folders: Sequence[Path], target: Path, tell: Tell = lambda done, total: None
+    folders: Sequence[Path], target: Path, progress: Progress = lambda done, total: None
 ) -> tuple[int, int]:
     """Write the pages of all ``folders`` to a new index; how many pages and segments it has.
 
@@ -30,7 +29,7 @@ def join_indexes(
     """
     if len(folders) < 2:
         raise InputError("Name at least two indexes to join.")
-    joined = Joined([Snapshot.load(folder) for folder in folders])
+    joined = JoinedSnapshot([Snapshot.load(folder) for folder in folders])
     state = joined.state.read()
     if manifests.exists(target) and manifests.load(target).segments:
         raise InputError(f"{target}: there are pages in this index. Join into a new folder.")
@@ -41,7 +40,7 @@ def join_indexes(
                 for live in part.segments:
                     _adopt(writer, part, live)
                     done += live.live_pages
-                    tell(done, joined.pages)
+                    progress(done, joined.pages)
             for key, value in state.items():
                 writer.set_state(key, value)
             writer.commit()

@@ -37,7 +37,7 @@ def fills_a_segment(pages: int, size: int) -> bool:
 
 
 @dataclass(slots=True)
-class _Working:
+class _PendingSegment:
     """A segment as the next commit will have it."""
 
     segment: Segment
@@ -54,7 +54,7 @@ class _Working:
             yield self.segment.stored(int(page))
 
 
-class WorkingSegments:
+class PendingSegments:
     """Begins as the segments of ``manifest``. Files it writes belong to no commit until a manifest names
     them; when a write fails, the live pages are those of before the call."""
 
@@ -62,11 +62,11 @@ class WorkingSegments:
         self._folder = folder
         self._manifest = manifest
         self._names = names
-        self._all: list[_Working] = []
+        self._all: list[_PendingSegment] = []
         for entry in manifest.segments:
             live = read_live(folder, entry)
             deleted = np.zeros(entry.pages, dtype=bool) if live is None else ~live
-            self._all.append(_Working(open_segment(folder, entry, manifest), deleted, entry))
+            self._all.append(_PendingSegment(open_segment(folder, entry, manifest), deleted, entry))
 
     @property
     def live_pages(self) -> int:
@@ -89,10 +89,10 @@ class WorkingSegments:
         if added is not None:
             self._all.append(added)
 
-    def _write(self, pages: list[StoredPage]) -> _Working:
+    def _write(self, pages: list[StoredPage]) -> _PendingSegment:
         path = self._names.new("segment")
         write_segment(path, pages, self._manifest)
-        return _Working(Segment(path), np.zeros(len(pages), dtype=bool), None)
+        return _PendingSegment(Segment(path), np.zeros(len(pages), dtype=bool), None)
 
     def adopt(self, other: Segment, live: NDArray[np.bool_] | None) -> None:
         """Take over a segment of another index of the same encoder, as a copy that is verified."""
@@ -103,7 +103,7 @@ class WorkingSegments:
         deleted = np.zeros(copy.pages, dtype=bool) if live is None else ~live
         for problem in segment_problems(copy):
             raise damaged(path, problem)
-        self._all.append(_Working(copy, deleted, None))
+        self._all.append(_PendingSegment(copy, deleted, None))
 
     def merge(self, fan_out: int) -> None:
         """Join runs of at least ``fan_out`` small neighbours; rewrite what is mostly deleted."""
@@ -131,7 +131,7 @@ class WorkingSegments:
         """The live pages of segments first..last-1, in order. They are verified first: written again, a wrong
         byte would get a right checksum."""
         self._verify(self._all[first:last])
-        fresh: list[_Working] = []
+        fresh: list[_PendingSegment] = []
         buffered: list[StoredPage] = []
         size = 0
         for working in self._all[first:last]:
@@ -148,7 +148,7 @@ class WorkingSegments:
             fresh.append(self._write(buffered))
         self._all[first:last] = fresh
 
-    def _verify(self, chosen: Sequence[_Working]) -> None:
+    def _verify(self, chosen: Sequence[_PendingSegment]) -> None:
         problems: dict[str, str] = {}
         for working in chosen:
             for problem in segment_problems(working.segment):
@@ -157,10 +157,10 @@ class WorkingSegments:
         if problems:
             raise damaged_segments(self._folder, self._manifest, problems)
 
-    def all(self) -> list[_Working]:
+    def all(self) -> list[_PendingSegment]:
         return list(self._all)
 
-    def reset(self, segments: list[_Working]) -> None:
+    def reset(self, segments: list[_PendingSegment]) -> None:
         self._all = list(segments)
 
     def files(self) -> set[str]:
@@ -184,10 +184,10 @@ class WorkingSegments:
         for working, entry in zip(self._all, entries, strict=True):
             working.entry = entry
 
-    def _occupied(self) -> list[_Working]:
+    def _occupied(self) -> list[_PendingSegment]:
         return [working for working in self._all if working.live_pages]
 
-    def _write_entry(self, working: _Working) -> SegmentEntry:
+    def _write_entry(self, working: _PendingSegment) -> SegmentEntry:
         segment = working.segment
         container = segment.container
         entry = SegmentEntry(

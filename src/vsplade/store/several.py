@@ -23,16 +23,16 @@ def load_commit(folders: Sequence[Path], previous: Snapshot | None = None) -> Sn
         raise InputError("Name at least one index.")
     if len(folders) == 1:
         return Snapshot.load(folders[0], previous)
-    before = previous.parts if isinstance(previous, Joined) else (None,) * len(folders)
+    before = previous.parts if isinstance(previous, JoinedSnapshot) else (None,) * len(folders)
     parts = [Snapshot.load(*both) for both in zip(folders, before, strict=True)]
-    if isinstance(previous, Joined) and all(
+    if isinstance(previous, JoinedSnapshot) and all(
         old.manifest == new.manifest for old, new in zip(previous.parts, parts, strict=True)
     ):
         return previous
-    return Joined(parts)
+    return JoinedSnapshot(parts)
 
 
-class Joined(Snapshot):
+class JoinedSnapshot(Snapshot):
     """The commits of several indexes as one. Refused: another encoder, an id that two of them have."""
 
     def __init__(self, parts: Sequence[Snapshot]) -> None:

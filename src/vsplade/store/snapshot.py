@@ -16,7 +16,7 @@ from vsplade.store.durable import damaged, missing
 from vsplade.store.layout import misfits
 from vsplade.store.manifest import Manifest, SegmentEntry
 from vsplade.store.segment import Segment, hash_id
-from vsplade.store.state import KeptState, StateFiles
+from vsplade.store.state import StateFiles, StateReader
 from vsplade.store.tombstones import read_live
 from vsplade.types import Metadata, SparseVector
 
@@ -80,7 +80,7 @@ class Snapshot:
     """Immutable; page numbers run over all segments in their order, deleted pages included."""
 
     def __init__(
-        self, folder: Path, manifest: Manifest, segments: Sequence[LiveSegment], state: KeptState
+        self, folder: Path, manifest: Manifest, segments: Sequence[LiveSegment], state: StateReader
     ) -> None:
         self.folder = folder
         self.manifest = manifest

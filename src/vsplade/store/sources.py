@@ -34,14 +34,14 @@ def damaged_sources(folder: Path, manifest: Manifest, broken: Sequence[str]) -> 
     """From what the segments still tell of themselves, else from what is missing in all others."""
     found: set[str] = set()
     for name in broken:
-        told = told_paths(folder / name)
-        if told is None:
+        paths = stored_paths(folder / name)
+        if paths is None:
             return sorted(found | _missing_paths(folder, manifest, set(broken)))
-        found |= told
+        found |= paths
     return sorted(found)
 
 
-def told_paths(path: Path) -> set[str] | None:
+def stored_paths(path: Path) -> set[str] | None:
     """The ``path`` values of a segment's pages; None where that part is damaged itself."""
     try:
         segment = Segment(path)

@@ -29,7 +29,7 @@ def write_changes(path: Path, changes: Mapping[str, JsonValue]) -> StateEntry:
     return StateEntry(path.name, len(changes), zlib.crc32(body))
 
 
-class KeptState(Protocol):
+class StateReader(Protocol):
     """Where the state of a commit is read from."""
 
     def read(self) -> State: ...

@@ -18,7 +18,7 @@ from vsplade.store.file_names import FileNames
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import Manifest
 from vsplade.store.page_writer import PageWriter, ReadPage
-from vsplade.store.pending import WorkingSegments, fills_a_segment
+from vsplade.store.pending import PendingSegments, fills_a_segment
 from vsplade.store.postings import MAX_VOCABULARY
 from vsplade.store.segment import Segment
 from vsplade.store.snapshot import Snapshot, segment_problems
@@ -74,7 +74,7 @@ class IndexWriter(PageWriter):
     def _restore(self) -> None:
         """The working state is the last commit."""
         try:
-            self._segments = WorkingSegments(self.folder, self._manifest, self._names)
+            self._segments = PendingSegments(self.folder, self._manifest, self._names)
             self._begin_changes(state.StateFiles(self.folder, self._manifest.state).read())
         except FileNotFoundError as error:
             raise missing(self.folder, error) from error

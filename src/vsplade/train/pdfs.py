@@ -26,7 +26,7 @@ QUERY_WORDS = (4, 12)
 
 def prepare_pdfs(source: Path, out: Path, longest_edge: int) -> dict[str, int]:
     """Render every page with enough text and write ``pairs.jsonl``; a second run finds its work done."""
-    from vsplade.pages import FileProblem, discover, name_files, render
+    from vsplade.pages import FileProblem, discover, name_files, render, usable
 
     finished = out / "pairs.jsonl"
     if finished.is_file():
@@ -41,14 +41,15 @@ def prepare_pdfs(source: Path, out: Path, longest_edge: int) -> dict[str, int]:
         raise InputError(f"There are no files to train on in {source}.")
     out.mkdir(parents=True, exist_ok=True)
     counts = {"pairs": 0, "pages": 0, "skipped": 0, "failed": len(found.problems)}
+
+    def failed(problem: FileProblem) -> None:
+        counts["failed"] += 1
+
     partial = out / "pairs.jsonl.partial"
     with partial.open("w", encoding="utf-8") as file, closing(
         render(name_files(found.files), longest_edge)
     ) as results:  # fmt: skip
-        for result in results:
-            if isinstance(result, FileProblem):
-                counts["failed"] += 1
-                continue
+        for result in usable(results, failed):
             page = result.page
             queries = pick_queries(page.text or "", page.id)
             if not queries:

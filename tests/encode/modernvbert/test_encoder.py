@@ -28,11 +28,6 @@ from vsplade.types import Page, PlacingEncoder  # noqa: E402
 from . import tiny  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("VSPLADE_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     return tiny.write_folder(tmp_path / "model", tiny.released_tensors())

@@ -29,11 +29,6 @@ IDS = [591, *range(5, 30), 592]
 LAYER = "encoder.encoder.model.text_model.layers.1.mlp.Wi"
 
 
-@pytest.fixture(autouse=True)
-def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("VSPLADE_CACHE", str(tmp_path / "cache"))
-
-
 def vector(folder: Path, ids: list[int] = IDS) -> Any:
     with torch.no_grad():
         return checkpoint.load(folder).model(torch.tensor([ids]), torch.ones(1, len(ids))).weights[0]

@@ -22,16 +22,6 @@ from vsplade.errors import InputError  # noqa: E402
 from . import tiny  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("VSPLADE_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture(scope="module")
-def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.write_folder(tmp_path_factory.mktemp("released"), tiny.released_tensors())
-
-
 def test_page_vectors_equal_a_plain_implementation(released: Path) -> None:
     model = checkpoint.load(released).model
     processor = PageProcessor(released)

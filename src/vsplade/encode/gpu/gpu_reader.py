@@ -26,25 +26,22 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from vsplade.encode.gpu.batch import Packed, PageBatch, padded
+from vsplade.encode.gpu.batch import Packed, PageBatch
 from vsplade.encode.gpu.batch_queue import SIDE, PageQueue
 from vsplade.encode.gpu.bigrams_torch import BatchStanding, NeighboursOnDevice
-from vsplade.encode.gpu.detect_torch import Found, best_terms, load_network
+from vsplade.encode.gpu.detect_torch import Found, load_network
+from vsplade.encode.gpu.find_words import WordFinder, reading_size
 from vsplade.encode.gpu.fuse_convs import can_fuse, fuse
-from vsplade.encode.gpu.network import cell_features
 from vsplade.encode.gpu.pipeline import HOST_ONLY, Steps, Turns, finish
-from vsplade.encode.gpu.resize_torch import shrink
 from vsplade.encode.gpu.transfers import fetch, on, rows_of
 from vsplade.encode.hash_bits import DOUBT
 from vsplade.encode.reader.bigrams import CANDIDATES, PAIRS, TOLD, WHOLE, Kept
-from vsplade.encode.reader.detect import LEAST_READ, Cells
-from vsplade.encode.reader.ink_windows import BLOCK, CELL
+from vsplade.encode.reader.detect import Cells
 from vsplade.encode.reader.orientation import AS_IT_IS, Reading, WordPlaces, find_pose, is_askew
 from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.encode.reader.reader_queries import ReaderOptions
 from vsplade.errors import InputError
 from vsplade.pages import grey_levels
-from vsplade.pages.resize import fit_size
 from vsplade.types import Page, SparseVector
 
 BATCHES = ((40 << 30, 64), (20 << 30, 32), (0, 8))
@@ -52,12 +49,8 @@ BATCHES = ((40 << 30, 64), (20 << 30, 32), (0, 8))
 cost less."""
 LANES = 3
 """Batches under way at a time. Each takes about 6 GB of the GPU's memory where a batch is 64 pages."""
-LARGER_PAGES = 4
-"""Pages with tiny type that are read again at a time. Always as many, because their number differs from batch
-to batch, and cuDNN would prepare for each."""
 PACKERS = 2
 """Threads that put the bytes of pages into pinned memory."""
-HEAD_CELLS = 8192
 
 
 def _best_device() -> str:
@@ -65,7 +58,7 @@ def _best_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu:0"
 
 
-class TorchReaderEncoder(ReaderEncoder):
+class TorchReaderEncoder(WordFinder, ReaderEncoder):
     on_gpu = True
     engine = "torch"
 
@@ -125,7 +118,7 @@ class TorchReaderEncoder(ReaderEncoder):
 
     def shape(self, image: Image.Image) -> tuple[int, int]:
         """Squares of SIDE, across and down, that a page covers at the size that it is read at."""
-        height, width = _reading_size((image.height, image.width), self.reading_edge)
+        height, width = reading_size((image.height, image.width), self.reading_edge)
         return -(-width // SIDE), -(-height // SIDE)
 
     def _encode(self, packed: Packed) -> Steps[list[SparseVector]]:
@@ -160,92 +153,6 @@ class TorchReaderEncoder(ReaderEncoder):
         levels = packed.levels.to(self.device, non_blocking=True)
         start = on(packed.start, self.device, torch.int32)
         return PageBatch(levels, start, packed.sizes, packed.pages, packed.askew)
-
-    def find(self, batch: PageBatch) -> Steps[Found]:
-        """Every word cell of the pages, over all the sizes they are read at."""
-        whole = batch.picture(SIDE).to(self.kind)
-        sizes = [_reading_size(size, self.reading_edge) for size in batch.sizes]
-        page = whole if sizes == batch.sizes else shrink(whole, batch.sizes, sizes, *padded(sizes, SIDE))
-        copies = [(page, sizes)]
-        for scale in self._config["scales"]:
-            small = [_copy_size(size, scale) for size in sizes]
-            room = (round(page.shape[1] * scale), round(page.shape[2] * scale))
-            copies.append((shrink(page, sizes, small, *padded([*small, room], SIDE // 4)), small))
-        found, counts = yield from self._look(copies)
-        on_page = counts[0]
-        tiny = self._with_tiny_type(found, on_page, len(batch.sizes))
-        wanted = [~tiny[found.page[:on_page]], found.em[on_page:] >= self._config["large"]]
-        keep = torch.cat(wanted)
-        ((*flags, kept),) = yield from fetch(torch.cat([tiny, keep.sum()[None]]))
-        found = found.only(rows_of(keep, int(kept)))
-        again = [n for n in range(batch.pages) if flags[n]]
-        if again:
-            found = Found.join([(yield from self._read_larger(batch, whole, again)), found])
-        return found
-
-    def _read_larger(self, batch: PageBatch, whole: Tensor, numbers: list[int]) -> Steps[Found]:
-        """Some pages of the batch at the larger size: a few at a time, so that there are few shapes."""
-        larger = [_reading_size(size, self.longest_edge) for size in batch.sizes]
-        room, copies, chosen = padded(larger, SIDE), [], []
-        together = min(LARGER_PAGES, len(batch.sizes))
-        for some in (numbers[at : at + together] for at in range(0, len(numbers), together)):
-            spare = together - len(some)
-            these = on(some + some[:1] * spare, self.device, torch.int64)
-            old, new = ([sizes[n] for n in some] + [(1, 1)] * spare for sizes in (batch.sizes, larger))
-            copies.append((shrink(whole[these], old, new, *room), new))
-            chosen.append(these)
-        found, counts = yield from self._look(copies)
-        found.page = torch.cat(
-            [some[page] for some, page in zip(chosen, found.page.split(counts), strict=True)]
-        )
-        found.copy = torch.zeros_like(found.copy)  # in place of the page itself
-        return found
-
-    def _with_tiny_type(self, found: Found, on_page: int, pages: int) -> Tensor:
-        """Which pages have a ``type_size`` below ``tiny``: half of what was read is smaller than that."""
-        page, chance = found.page[:on_page], found.chance[:on_page]
-        small = chance * (found.em[:on_page] < self._config["tiny"])
-        sums = torch.zeros(2, pages, device=page.device)
-        sums.index_add_(1, page, torch.stack([chance, small]))
-        return (sums[0] >= LEAST_READ) & (sums[1] >= sums[0] / 2)
-
-    def _look(self, copies: Sequence[tuple[Tensor, list[tuple[int, int]]]]) -> Steps[tuple[Found, list[int]]]:
-        """The word cells of all copies of the pages, one copy after the other, and how many each has."""
-        device, seen = self.device, []
-        all_sizes = on([sizes for _, sizes in copies], device, torch.int64)
-        for (picture, _), size in zip(copies, all_sizes, strict=True):
-            word, fine, coarse, _ = self.trunk((255 - picture)[:, None] / 255)
-            rows = torch.arange(word.shape[1], device=device) * CELL + CELL // 2
-            columns = torch.arange(word.shape[2], device=device) * CELL + CELL // 2
-            # what lies beyond a page repeats its edge
-            inside = (rows < size[:, :1])[:, :, None] & (columns < size[:, 1:])[:, None, :]
-            mask = ((word > self._config["floor"]) & inside).reshape(-1)
-            seen.append((mask, word, fine, coarse, 1 / size.flip(1)))
-        (counts,) = yield from fetch(torch.stack([mask.sum() for mask, *_ in seen]))
-        parts = []
-        many = counts.tolist()
-        for copy, ((mask, word, fine, coarse, pixels), count) in enumerate(zip(seen, many, strict=True)):
-            place = rows_of(mask, count)
-            height, width = word.shape[1:]
-            page, row, column = place // (height * width), place // width % height, place % width
-            pixel = pixels[page]
-            middle = (torch.stack([column, row], 1) * CELL + CELL / 2) * pixel
-            features = cell_features(fine, coarse, page, row, column)
-            number = torch.full_like(page, copy)
-            parts.append((page, middle, pixel, word.reshape(-1)[place], features, number))
-        page, middle, pixel, word, features, number = map(torch.cat, zip(*parts, strict=True))
-        looked = self.network.head.look(features)
-        em = torch.exp2(self.network.size(looked)[:, 0].float())
-        return Found(page, middle, pixel, torch.sigmoid(word.float()), looked, em, number), many
-
-    def name_words(self, found: Found) -> tuple[Tensor, Tensor]:
-        """Probabilities and terms of the best few of each cell."""
-        named = [
-            best_terms(self.network.head.name(part), self._config["best"])
-            for part in found.looked.split(HEAD_CELLS)
-        ]
-        probability, term = (torch.cat(column) for column in zip(*named, strict=True))
-        return probability.float() * found.chance[:, None] ** self._config["doubt"], term
 
     @torch.inference_mode()
     def _read_samples(self, pictures: Sequence[Image.Image]) -> list[Reading]:
@@ -368,15 +275,3 @@ def _by_page(each: NDArray[Any], *columns: NDArray[Any]) -> list[tuple[NDArray[A
     ends = np.cumsum(each)
     cut = (np.split(column[: ends[-1]], ends[:-1]) for column in columns)
     return list(zip(*cut, strict=True))
-
-
-def _reading_size(size: tuple[int, int], edge: int) -> tuple[int, int]:
-    """(height, width) that ``ReaderEncoder`` reads a page of this size at."""
-    width, height = fit_size(size[1], size[0], edge, enlarge=True)
-    return height, width
-
-
-def _copy_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
-    """(height, width) of its small copy."""
-    width, height = fit_size(size[1], size[0], max(BLOCK, round(max(size) * scale)))
-    return height, width

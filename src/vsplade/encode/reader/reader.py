@@ -188,6 +188,10 @@ class ReaderEncoder(ReaderQueries):
         followed = self.engine == "onnxruntime" and self.revision >= ROWS_OF_THREE
         return 3 if pairs and followed else pairs
 
+    @property
+    def has_meaning(self) -> bool:
+        return self._meaning is not None
+
     def encode_meaning(self, text: str) -> Direction | None:
         found = None if self._meaning is None else self._meaning.encode_query(text, self.options.dense)
         return None if found is None else replace(found, vocabulary=len(self._tokenizer))

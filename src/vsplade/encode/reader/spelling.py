@@ -66,6 +66,17 @@ class Spelling:
     certainty: float
 
 
+@dataclass(frozen=True)
+class _Readings:
+    """What the cells of a page were read as; lengths in pixels of the page."""
+
+    chance: NDArray[np.float32]
+    term: NDArray[np.int32]
+    middle: NDArray[np.float32]
+    em: NDArray[np.float32]
+    width: NDArray[np.float32]
+
+
 class Speller:
     def __init__(self, session: Any, tokenizer: Tokenizer) -> None:
         """``session`` is onnxruntime's of the network."""
@@ -86,32 +97,42 @@ class Speller:
 
     def places(self, grey: Image.Image, cells: Cells) -> list[tuple[int, Place]]:
         """The words to be spelled: a cell of each, and where it stands."""
-        pixels, size = np.asarray(grey), np.array(grey.size, np.float32)
-        best, term = cells.probability[:, 0], cells.term[:, 0]
-        middle, em = cells.middle * size, np.clip(cells.em, *TYPE) * cells.pixel[:, 1] * size[1]
-        known = np.flatnonzero((best >= CERTAIN) & ~self._in_detail[term])
-        there, wide = middle[known], (self._width[term] * em)[known]
-        rows = np.flatnonzero((best > LIKELY) & (self._in_detail[term] | (best < DOUBTFUL)))
-        order = np.argsort(np.abs(best[rows] - FIRST) - self._sooner[term[rows]], kind="stable")
-        rows = rows[order[:TRIED]]
-        across, down = np.abs(middle[rows, None] - there[None]).transpose(2, 0, 1)
-        rows = rows[~((across < wide / 2) & (down < em[known] / 2)).any(axis=1)]
-        taken = np.zeros(len(best), np.bool_)
+        readings = self._readings(cells, grey.size)
+        known = np.flatnonzero((readings.chance >= CERTAIN) & ~self._in_detail[readings.term])
+        there, wide = readings.middle[known], readings.width[known]
+        pixels, taken = np.asarray(grey), np.zeros(len(readings.chance), np.bool_)
         found: list[tuple[int, Place]] = []
-        for row in rows.tolist():
+        for row in self._doubtful(readings, known).tolist():
             if taken[row]:
                 continue
-            x, y = middle[row].tolist()
-            gap = NUMBER_GAP if self._number[term[row]] else GAP
-            place = word_at(pixels, x, y, float(em[row]), gap)
+            x, y = readings.middle[row].tolist()
+            gap = NUMBER_GAP if self._number[readings.term[row]] else GAP
+            place = word_at(pixels, x, y, float(readings.em[row]), gap)
             if place is None:
                 continue
-            taken |= _inside(place, middle)
+            taken |= _inside(place, readings.middle)
             if float(wide[_inside(place, there)].sum()) < KNOWN * (place[2] - place[0]):
                 found.append((row, place))
                 if len(found) == MOST:
                     break
         return found
+
+    def _readings(self, cells: Cells, size: tuple[int, int]) -> _Readings:
+        """The likeliest term of every cell, and its place in pixels."""
+        term, scale = cells.term[:, 0], np.array(size, np.float32)
+        em = np.clip(cells.em, *TYPE) * cells.pixel[:, 1] * scale[1]
+        return _Readings(cells.probability[:, 0], term, cells.middle * scale, em, self._width[term] * em)
+
+    def _doubtful(self, readings: _Readings, known: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Cells that may be spelled, in the order in which they are tried; none lies on a ``known`` word."""
+        chance, detail = readings.chance, self._in_detail[readings.term]
+        rows = np.flatnonzero((chance > LIKELY) & (detail | (chance < DOUBTFUL)))
+        order = np.argsort(np.abs(chance[rows] - FIRST) - self._sooner[readings.term[rows]], kind="stable")
+        rows = rows[order[:TRIED]]
+        across, down = np.abs(readings.middle[rows, None] - readings.middle[known][None]).transpose(2, 0, 1)
+        on_known = (across < readings.width[known] / 2) & (down < readings.em[known] / 2)
+        left: NDArray[np.intp] = rows[~on_known.any(axis=1)]
+        return left
 
     def spell(self, pictures: Sequence[NDArray[np.uint8]]) -> list[Spelling]:
         order = sorted(range(len(pictures)), key=lambda number: pictures[number].shape[1])

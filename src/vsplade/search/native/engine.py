@@ -9,12 +9,13 @@ from threading import local
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.search.native import segment_table
+from vsplade.search.native import segment_table as columns
 from vsplade.search.native.accumulate import SHORT_QUERY
 from vsplade.search.native.answer import answer
 from vsplade.search.native.rescore import word_scores
+from vsplade.search.native.segment_table import SegmentTable
 from vsplade.search.native.simd import LANES
-from vsplade.search.query_plan import Masks, Names, Ranking, Searchable, damaged_result
+from vsplade.search.query_plan import Masks, PackedIds, Ranking, Searchable, damaged_result
 from vsplade.store.array_file import Array
 from vsplade.store.postings import MAX_PAGES, row_stride
 from vsplade.types import QueryVector, SparseVector
@@ -37,46 +38,39 @@ class CompiledEngine:
     """Safe on several threads: each has its own sums, everything else is read only."""
 
     def __init__(self, parts: Sequence[Searchable]) -> None:
-        self._alive: list[Array] = []  # the table holds bare addresses: these keep the memory where it is
-        self._table = np.zeros((len(parts), segment_table.COLUMNS), dtype=np.int64)
-        for row, part in zip(self._table, parts, strict=True):
-            self._describe(row, part)
+        self._table = SegmentTable([(part.segment, part.base) for part in parts])
+        for number, part in enumerate(parts):
+            self._describe(number, part)
         self._pages = sum(part.segment.pages for part in parts)
         self._scratch = local()
 
-    def _describe(self, row: NDArray[np.int64], part: Searchable) -> None:
+    def _describe(self, number: int, part: Searchable) -> None:
         inverted, segment = part.inverted, part.segment
-        row[segment_table.PAGES] = segment.pages
-        row[segment_table.BASE] = part.base
-        row[segment_table.TERM_COUNT] = min(len(inverted.terms), len(inverted.counts), len(inverted.tops))
-        row[segment_table.WIDE] = inverted.terms.dtype.itemsize == 4
-        row[segment_table.STRIDE] = row_stride(segment.pages)
-        row[segment_table.LISTED] = min(len(inverted.offsets), len(inverted.levels))
-        row[segment_table.ROW_BYTES] = len(inverted.dense)
-        row[segment_table.POSTINGS] = min(len(segment.terms), len(segment.weights))
         name_starts, names = segment.texts("id")
-        row[segment_table.NAME_BYTES] = len(names)
-        for column, array in (
-            (segment_table.TERMS, inverted.terms),
-            (segment_table.COUNTS, inverted.counts),
-            (segment_table.PLACES, inverted.places),
-            (segment_table.TOPS, inverted.tops),
-            (segment_table.OFFSETS, inverted.offsets),
-            (segment_table.LEVELS, inverted.levels),
-            (segment_table.DENSE, inverted.dense),
-            (segment_table.STARTS, segment.starts),
-            (segment_table.PAGE_TERMS, segment.terms),
-            (segment_table.PAGE_WEIGHTS, segment.weights),
-            (segment_table.NAME_STARTS, name_starts),
-            (segment_table.NAMES, np.frombuffer(names, dtype=np.uint8)),
-        ):
-            row[column] = array.ctypes.data
-            self._alive.append(array)
+        counts = {
+            columns.TERM_COUNT: min(len(inverted.terms), len(inverted.counts), len(inverted.tops)),
+            columns.STRIDE: row_stride(segment.pages),
+            columns.LISTED: min(len(inverted.offsets), len(inverted.levels)),
+            columns.ROW_BYTES: len(inverted.dense),
+            columns.NAME_BYTES: len(names),
+        }
+        arrays = {
+            columns.TERMS: inverted.terms,
+            columns.COUNTS: inverted.counts,
+            columns.PLACES: inverted.places,
+            columns.TOPS: inverted.tops,
+            columns.OFFSETS: inverted.offsets,
+            columns.LEVELS: inverted.levels,
+            columns.DENSE: inverted.dense,
+            columns.NAME_STARTS: name_starts,
+            columns.NAMES: np.frombuffer(names, dtype=np.uint8),
+        }
+        self._table.fill(number, counts, arrays)
 
     def search(
         self, queries: Sequence[SparseVector], k: int, masks: Masks, first_stage: int = 0
     ) -> list[Ranking]:
-        rows = segment_table.masked(self._table, masks)
+        rows = self._table.masked(masks)
         k, first_stage = min(k, max(1, self._pages)), min(first_stage, self._pages)
         starts = np.array([0, *accumulate(map(len, queries))], dtype=np.int64)
         terms = np.concatenate([query.terms for query in queries])
@@ -90,13 +84,13 @@ class CompiledEngine:
             raise damaged_result()
         rankings, first = [], 0
         for query, count in enumerate(counts.tolist()):
-            named = Names(places[first : first + count + 1], names)
+            named = PackedIds(places[first : first + count + 1], names)
             rankings.append(Ranking(numbers[query, :count], scores[query, :count], named))
             first += count
         return rankings
 
     def word_scores(self, query: SparseVector, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
-        return checked_scores(self._table, query, numbers)
+        return checked_scores(self._table.rows, query, numbers)
 
     def _sums(self, short: bool) -> Array:
         """This thread's sums, made once: fresh memory would be faulted in page by page for every query."""

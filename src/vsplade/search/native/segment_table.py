@@ -1,11 +1,13 @@
 """What the compiled loops share: the table that describes segments to them, and small tools.
 
-A row of the table describes a segment: counts, and the addresses of its arrays. ``engine.py`` fills it.
+A row of the table describes a segment: counts, and the addresses of its arrays.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-call,no-untyped-def"
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numba import njit, types
@@ -13,6 +15,8 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from vsplade.search.query_plan import Masks
+from vsplade.store.array_file import Array
+from vsplade.store.segment import Segment
 
 PAGES, BASE, TERM_COUNT, WIDE, STRIDE = 0, 1, 2, 3, 4
 TERMS, COUNTS, PLACES, TOPS, OFFSETS, LEVELS, DENSE = 5, 6, 7, 8, 9, 10, 11
@@ -25,12 +29,34 @@ WINDOWS, CLUSTERS, DIMENSIONS = 28, 29, 30
 COLUMNS = 31
 
 
-def masked(table: NDArray[np.int64], masks: Masks) -> NDArray[np.int64]:
-    """The table with the pages that may be found (None: all of them)."""
-    if any(mask is not None for mask in masks):
-        table = table.copy()
-        table[:, MASK] = [0 if mask is None else mask.ctypes.data for mask in masks]
-    return table
+class SegmentTable:
+    """The table, and the arrays whose bare addresses it holds: kept here so that their memory stays."""
+
+    def __init__(self, segments: Sequence[tuple[Segment, int]]) -> None:
+        """Segments, each with the number of its first page; their vectors are described at once."""
+        self.rows = np.zeros((len(segments), COLUMNS), dtype=np.int64)
+        self._alive: list[Array] = []
+        for number, (segment, base) in enumerate(segments):
+            terms, weights = segment.terms, segment.weights
+            arrays = {STARTS: segment.starts, PAGE_TERMS: terms, PAGE_WEIGHTS: weights}
+            postings, wide = min(len(terms), len(weights)), terms.dtype.itemsize == 4
+            self.fill(number, {PAGES: segment.pages, BASE: base, WIDE: wide, POSTINGS: postings}, arrays)
+
+    def fill(self, number: int, counts: Mapping[int, int], arrays: Mapping[int, Array]) -> None:
+        """Columns of one segment: numbers, and the addresses of arrays."""
+        for column, count in counts.items():
+            self.rows[number, column] = count
+        for column, array in arrays.items():
+            self.rows[number, column] = array.ctypes.data
+            self._alive.append(array)
+
+    def masked(self, masks: Masks) -> NDArray[np.int64]:
+        """The rows with the pages that may be found (None: all of them)."""
+        if all(mask is None for mask in masks):
+            return self.rows
+        rows = self.rows.copy()
+        rows[:, MASK] = [0 if mask is None else mask.ctypes.data for mask in masks]
+        return rows
 
 
 helper = njit(nogil=True, cache=True, no_cpython_wrapper=True)

@@ -9,7 +9,7 @@ from threading import Lock
 _SHARES_A_THREAD = 2
 
 
-class Shares:
+class WorkQueue:
     """Hands out 0..``count`` - 1 in runs of at most ``most``, which grow shorter towards the end so that all
     threads finish together."""
 

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vsplade.search.native.work_queue import Shares
+from vsplade.search.native.work_queue import WorkQueue
 
 
 @settings(max_examples=60, deadline=None)
 @given(count=st.integers(0, 300), threads=st.integers(-1, 5), most=st.integers(1, 50))
 def test_everything_is_done_once(count: int, threads: int, most: int) -> None:
     done: list[range] = []
-    Shares(count, threads, most).work_off(done.append)
+    WorkQueue(count, threads, most).work_off(done.append)
     assert sorted(place for share in done for place in share) == list(range(count))
     assert all(1 <= len(share) <= most for share in done)
 
 
 def test_the_last_runs_are_short() -> None:
-    shares = Shares(200, 2, 100)
+    shares = WorkQueue(200, 2, 100)
     sizes = []
     while share := shares.take():
         sizes.append(len(share))
@@ -44,5 +44,5 @@ def test_the_first_error_ends_it_all(raised_in_main: bool) -> None:
         time.sleep(0.1)  # by then the other thread has failed
 
     with pytest.raises(ValueError, match="this one"):
-        Shares(100, 2, 1).work_off(work)
+        WorkQueue(100, 2, 1).work_off(work)
     assert len(begun) == 2

@@ -1,26 +1,17 @@
-"""What an index holds, as the page lists it: documents, and values to filter by."""
+"""The documents of an index and the values of its pages' metadata, counted."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from vsplade.ingest import OWN_KEYS
-from vsplade.search.collection_index import CollectionIndex
-from vsplade.search.index import Index
-from vsplade.search.page_index import PageIndex
 from vsplade.store.snapshot import Snapshot
 from vsplade.types import Json, Metadata
-
-FACET_VALUES = 50
-"""Values of one metadata key that are offered for filtering."""
-LISTED_PAGES = 100_000
-"""An engine has no list of documents: so many of its pages are looked through for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +27,18 @@ class ListedDocument:
 class Contents:
     documents: dict[str, ListedDocument]
     """By name, in the order that they were added."""
-    facets: list[dict[str, Any]]
-    """What pages can be filtered by: the users' own keys, with their most frequent values."""
+    values: dict[str, Counter[Json]]
+    """By metadata key: in how many pages each value stands."""
 
 
-def contents(index: PageIndex) -> Contents:
-    keys = [key for key in index.metadata_keys() if key not in OWN_KEYS]
-    if isinstance(index, CollectionIndex):
-        pages = index.listed(LISTED_PAGES)
-        facets = [_facet(key, _counted(metadata.get(key) for _, metadata in pages)) for key in keys]
-        return Contents(documents_of(pages), facets)
-    assert isinstance(index, Index)
-    snapshot = index.commit
-    return Contents(_documents(snapshot), [_facet(key, _column_counts(snapshot, key)) for key in keys])
+def contents_of_pages(pages: Sequence[tuple[str, Metadata]], keys: Iterable[str]) -> Contents:
+    values = {key: _counted(metadata.get(key) for _, metadata in pages) for key in keys}
+    return Contents(documents_of(pages), values)
+
+
+def contents_of_snapshot(snapshot: Snapshot, keys: Iterable[str]) -> Contents:
+    """The same from the columns of the segments, which are looked at once a value and not once a page."""
+    return Contents(_documents(snapshot), {key: _column_counts(snapshot, key) for key in keys})
 
 
 def documents_of(pages: Iterable[tuple[str, Metadata]]) -> dict[str, ListedDocument]:
@@ -111,15 +101,6 @@ def _column_counts(snapshot: Snapshot, key: str) -> Counter[Json]:
 
 def _counted(values: Iterable[Any]) -> Counter[Json]:
     return Counter(each for value in values if value is not None for each in _each(value))
-
-
-def _facet(key: str, counts: Counter[Json]) -> dict[str, Any]:
-    best = sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))[:FACET_VALUES]
-    return {
-        "key": key,
-        "values": [{"value": value, "pages": count} for value, count in best],
-        "more": max(0, len(counts) - len(best)),
-    }
 
 
 def _each(value: Any) -> list[Json]:

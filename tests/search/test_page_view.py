@@ -14,7 +14,7 @@ from vsplade.encode import READER_MODEL
 from vsplade.errors import PageError
 from vsplade.pages import Limits
 from vsplade.pages.viewer import PageViewer
-from vsplade.search.page_view import Sight
+from vsplade.search.page_view import PageViews
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -54,18 +54,18 @@ def test_a_file_that_is_gone_is_an_error_for_people(index: Index, tmp_path: Path
 def test_a_changed_file_is_looked_at_again(tmp_path: Path) -> None:
     path = tmp_path / "page.pdf"
     shutil.copy(EXAMPLES / "table.pdf", path)
-    sight = Sight()
-    before, _ = sight.words(str(path), 1)
+    views = PageViews()
+    before, _ = views.words(str(path), 1)
     shutil.copy(EXAMPLES / "report.pdf", path)
     os.utime(path, ns=(1, time.time_ns()))
-    after, _ = sight.words(str(path), 1)
+    after, _ = views.words(str(path), 1)
     assert before != after
     assert "Skerrow" in [word.text for word in after]
 
 
 @pytest.mark.skipif(not READER_MODEL.is_file(), reason="the reader's model is not in this checkout")
 def test_a_scan_is_read(tmp_path: Path) -> None:
-    words, layer = Sight().words(str(EXAMPLES / "scan.pdf"), 1)
+    words, layer = PageViews().words(str(EXAMPLES / "scan.pdf"), 1)
     assert not layer
     assert {"gale", "fog", "horn", "lamp"} <= {word.text for word in words}
     fog = next(word for word in words if word.text == "fog")
@@ -76,11 +76,11 @@ def test_a_scan_is_read(tmp_path: Path) -> None:
 def test_words_of_a_scan_that_lies_upside_down_are_where_they_are_shown(tmp_path: Path) -> None:
     from PIL import Image
 
-    sight = Sight()
-    upright = {word.text: word.box for word in sight.words(str(EXAMPLES / "scan.pdf"), 1)[0]}["fog"]
-    turned = sight.image(str(EXAMPLES / "scan.pdf"), 1).transpose(Image.Transpose.ROTATE_180)
+    views = PageViews()
+    upright = {word.text: word.box for word in views.words(str(EXAMPLES / "scan.pdf"), 1)[0]}["fog"]
+    turned = views.image(str(EXAMPLES / "scan.pdf"), 1).transpose(Image.Transpose.ROTATE_180)
     turned.save(tmp_path / "turned.png")
-    box = {word.text: word.box for word in sight.words(str(tmp_path / "turned.png"), 1)[0]}["fog"]
+    box = {word.text: word.box for word in views.words(str(tmp_path / "turned.png"), 1)[0]}["fog"]
     assert (1 - box.right, 1 - box.bottom) == pytest.approx((upright.left, upright.top), abs=0.02)
 
 
