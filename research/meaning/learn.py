@@ -27,7 +27,7 @@ import math
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -306,20 +306,12 @@ class Learner:
 
 
 def learn(options: LearnOptions) -> dict[str, Any]:
-    """Train both, as often as is asked, and write WORK/runs/NAME-1.safetensors and so on."""
+    """Train both and write WORK/runs/NAME.safetensors."""
+    torch.manual_seed(options.seed)
     torch.set_float32_matmul_precision("high")
     taught = Taught.load(options.work, options.minilm, options.share)
-    judge = Judge.load(options.work, taught.pieces, taught.words)
-    runs = [
-        replace(options, name=f"{options.name}-{n + 1}", seed=options.seed + n) for n in range(options.runs)
-    ]
-    return {one.name: learn_once(one, taught, judge) for one in runs}
-
-
-def learn_once(options: LearnOptions, taught: Taught, judge: Judge) -> dict[str, Any]:
-    torch.manual_seed(options.seed)
-    learner = Learner(options, taught)
-    print(f"{options.name}: {judge.told(learner.table, learner.pages)}", file=sys.stderr)
+    learner, judge = Learner(options, taught), Judge.load(options.work, taught.pieces, taught.words)
+    print(f"starts with {judge.told(learner.table, learner.pages)}", file=sys.stderr)
     began, step, lately = time.time(), 0, torch.zeros((), device=DEVICE)
     told = began
     while (used := max((time.time() - began) / options.seconds, step / options.steps)) < 1:

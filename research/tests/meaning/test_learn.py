@@ -82,9 +82,9 @@ def first_places(work: Path, minilm: Path) -> float:
 
 
 def test_pages_and_table_learn_together(taught: Path, minilm: Path) -> None:
-    first = learn(options(taught, minilm, steps=1, wear=0))["run-1"]
+    first = learn(options(taught, minilm, steps=1, wear=0))
     before = first_places(taught, minilm)
-    told = learn(options(taught, minilm, steps=40, wear=0))["run-1"]
+    told = learn(options(taught, minilm, steps=40, wear=0))
     assert told["steps"] == 40
     assert told["loss"] < 0.9 * first["loss"]
     assert first_places(taught, minilm) > before + 0.05
@@ -94,8 +94,10 @@ def test_pages_and_table_learn_together(taught: Path, minilm: Path) -> None:
 
 
 def test_several_runs_are_their_mean(taught: Path, minilm: Path) -> None:
-    learn(options(taught, minilm, steps=2, runs=2))
-    tables = [load_file(str(taught / "runs" / f"run-{n}.safetensors"))["table"].float() for n in (1, 2)]
+    tables = []
+    for name, seed in (("one", 1), ("two", 2)):
+        learn(options(taught, minilm, steps=2, name=name, seed=seed))
+        tables.append(load_file(str(taught / "runs" / f"{name}.safetensors"))["table"].float())
     assert (tables[0] - tables[1]).abs().max() > 1e-3
     _, table = load_runs(taught, minilm)
     np.testing.assert_allclose(table, torch.stack(tables).mean(0).numpy(), atol=1e-6)
