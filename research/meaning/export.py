@@ -164,13 +164,21 @@ def export(options: ExportOptions) -> dict[str, Any]:
     shutil.copyfile(options.minilm / "vocab.txt", out / "vocab.txt")
     shutil.copyfile(work / "words.txt", out / "words.txt")
     onnx.save(page_graph(page), out / "page.onnx")
+    shutil.copyfile(work / "centroids.npy", out / "centroids.npy")
+    (out / "meaning.json").write_text(json.dumps({"dimensions": table.shape[1], "weights": _digest(out)}))
+    facts = write_table(table, out)
+    return {**facts, "megabytes": round(sum(file.stat().st_size for file in out.iterdir()) / 1e6, 1)}
+
+
+def write_table(table: Array, out: Path) -> dict[str, Any]:
+    """Write the query table, and into meaning.json how long a row must be to tell something."""
     codes, scale = rounded_rows(table, LEVELS)
     np.save(out / "query.npy", codes)
     np.save(out / "query_scale.npy", scale)
-    shutil.copyfile(work / "centroids.npy", out / "centroids.npy")
-    facts = {"dimensions": table.shape[1], "weights": _digest(out), "telling": _longest_asking(table, out)}
-    (out / "meaning.json").write_text(json.dumps(facts, indent=1) + "\n")
-    return {**facts, "megabytes": round(sum(file.stat().st_size for file in out.iterdir()) / 1e6, 1)}
+    facts: dict[str, Any] = json.loads((out / "meaning.json").read_text("utf-8"))
+    facts["telling"] = _longest_asking(codes * scale[:, None], out)
+    (out / "meaning.json").write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
+    return facts
 
 
 def _longest_asking(table: Array, folder: Path) -> float:

@@ -86,6 +86,14 @@ class ExportOptions:
 
 
 @dataclass
+class MixOptions:
+    model: Path = option("A folder that `export` wrote: its pages, and one half of the rows.", argument=True)
+    other: Path = option("Another one, of a training by itself: the other half.", argument=True)
+    out: Path = option("The folder for the files that ship.")
+    share: float = option("What the other table counts for.", 0.5)
+
+
+@dataclass
 class QuestionsOptions:
     work: Path = option(_WORK, argument=True)
     model: Path = option("The folder that research.meaning.export wrote.")
