@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pypdfium2
 
+from research.meaning.collect import wide
 from research.meaning.collect.datasets import long_texts
 from research.meaning.collect.packages import GENERAL, SOFTWARE, Places
 from research.meaning.collect.text import (
@@ -57,6 +58,8 @@ def collect(places: Places) -> list[dict[str, str]]:
         for name, found in zip(packages, pool.imap(of_package, folders), strict=True):
             parts[name] = found
             print(f"{name}: {len(found):,} passages", file=sys.stderr)
+    for passage, source in wide.passages(places):
+        parts.setdefault(source, []).append(passage)
     rows = _once(parts, random.Random(0))
     random.Random(0).shuffle(rows)
     return rows
