@@ -176,8 +176,8 @@ def _says(column: str, value: Any) -> bool:
 def _sword(places: Places) -> Found:
     """Modules of the SWORD project: packed blocks, and an index of where each begins and how long it is."""
     for name in SWORD:
-        for index in sorted(places.debian(name).rglob("[on]t.bzs")):
-            blocks = index.with_suffix(".bzz").read_bytes()
+        for index in sorted(places.debian(name).rglob("[on]t.[bcv]zs")):
+            blocks = index.with_suffix(f"{index.suffix[:-1]}z").read_bytes()
             told = []
             for first, size, _ in struct.iter_unpack("<III", index.read_bytes()):
                 told.append(zlib.decompress(blocks[first : first + size]).decode("utf-8", "replace"))
