@@ -55,11 +55,12 @@ def ontology(places: Places, release: str, terms: dict[str, str | None]) -> None
 
 def test_medline(places: Places) -> None:
     halves = prose("Medicine", 30), prose("Surgery", 30)
+    comment = "A comment on towns by the river that were old in the days of kings"
     parts = "".join(f'<AbstractText Label="{n}">{half}</AbstractText>' for n, half in enumerate(halves))
     medline(
         places,
         f"<ArticleTitle>Ageing of <i>old</i> harbour towns.</ArticleTitle>{parts}",
-        f"<ArticleTitle>A comment on towns.</ArticleTitle><AbstractText>{halves[1]}</AbstractText>",
+        f"<ArticleTitle>{comment}.</ArticleTitle><AbstractText>{halves[1]}</AbstractText>",
         "<ArticleTitle>[Towns by the old river].</ArticleTitle>",
         "<ArticleTitle>Why towns?</ArticleTitle>",
         "<ArticleTitle>Towns.</ArticleTitle>",
@@ -67,7 +68,7 @@ def test_medline(places: Places) -> None:
     assert found(places) == [(f"Ageing of old harbour towns. {' '.join(halves)}", "pubmed")]
     assert list(wide.queries(places)) == [
         ("Ageing of old harbour towns", "pubmed-titles"),
-        ("A comment on towns", "pubmed-titles"),
+        (comment, "pubmed-titles"),
         ("Why towns?", "pubmed-titles"),
     ]
 
