@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vsplade.errors import IndexFormatError
 from vsplade.search import by_meaning
 from vsplade.search.by_meaning import DEPTH, LOOKED_AT, MeaningEngine, trust
 from vsplade.search.index import Index
@@ -215,3 +216,15 @@ def test_scores_are_no_larger_where_words_find_nothing(tmp_path: Path) -> None:
                 assert sum(match.product for match in hit.explain()) == pytest.approx(hit.score, abs=1e-4)
                 explained = index.explain(query, hit.id)
                 assert sum(match.product for match in explained) == pytest.approx(hit.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
+def test_windows_of_another_model_are_an_error(engine: str, tmp_path: Path) -> None:
+    """The numpy engine raised a ValueError, the compiled one found nothing."""
+    corpus = Corpus(5, 20)
+    index, query = corpus.index(tmp_path, engine), corpus.query()
+    assert isinstance(query.meaning, Direction)
+    shorter = Direction(query.meaning.vector[:7], query.meaning.clusters)
+    with pytest.raises(IndexFormatError, match="in \\[16\\] numbers, but the query's meaning has 7"):
+        index.search(replace(query, meaning=shorter))
+    assert index.search(replace(query, meaning=None))
