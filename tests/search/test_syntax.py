@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from vsplade.encode import load_encoder
 from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.encode.text import TextEncoder
-from vsplade.ingest.job import index_paths
 from vsplade.errors import InputError
+from vsplade.ingest.job import index_paths
 from vsplade.search.index import Index
 from vsplade.search.summary import what_is_missing
 from vsplade.search.syntax import ParsedQuery, parse

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vsplade.cli.common import linked, note, printable, say, short_path, style
-from vsplade.cli.outputs import check_no_source
+from vsplade.cli.outputs import check_no_source, write_picture
 from vsplade.errors import InputError, VspladeError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def show_marked(hits: Sequence[Hit], picture: Path | None, in_viewer: bool) -> N
         handle, name = tempfile.mkstemp(prefix="vsplade-", suffix=".png")
         os.close(handle)
         target = Path(name)
-    image.save(target)
+    write_picture(image, target)
     note(f"Wrote {printable(str(target))}.")
     if in_viewer and (not _has_screen() or click.launch(str(target))):
         note("No viewer could be started; open the picture yourself.")
