@@ -100,9 +100,7 @@ class MeaningEngine:
         """The ``depth`` nearest pages, and the cosine of the best window of each."""
         loops = self._compiled if compiled else self._plain
         most = min(WINDOWS_A_PAGE * depth, int(self._sizes.sum()))
-        numbers, cosines = loops.nearest(direction.vector, self._clusters(direction), masks, most)
-        first = np.sort(np.unique(numbers, return_index=True)[1])[:depth]
-        return numbers[first], cosines[first]
+        return loops.nearest(direction.vector, self._clusters(direction), masks, most, depth)
 
     def _clusters(self, direction: Direction) -> NDArray[np.int64]:
         """The nearest clusters that hold anything, as many as the budget allows, in ascending order."""
