@@ -23,9 +23,12 @@ class Summary:
     """Empty where every word was found."""
 
 
-def summarise(index: PageIndex, query: str, hits: Sequence[Hit], filters: FilterLike = None) -> Summary:
+def summarise(
+    index: PageIndex, query: str, hits: Sequence[Hit], filters: FilterLike = None, words_only: bool = False
+) -> Summary:
     words = index.look_up(query, filters)
-    message = what_is_missing(index, query, words) if hits else why_nothing(index, query, filters)
+    missing = what_is_missing(index, query, words, words_only)
+    message = missing if hits else why_nothing(index, query, filters)
     return Summary(tuple(words), tuple(index.notes(query)), message)
 
 
