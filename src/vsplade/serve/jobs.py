@@ -132,7 +132,7 @@ class JobStore:
                     path.unlink()
 
     def begin_again(self) -> None:
-        """When a server starts: what was under way ended with the last one, perhaps by no fault of its own."""
+        """When a server starts: what was under way ended with the last one, perhaps not by its own fault."""
         for job in self.all():
             if job.state == RUNNING and job.attempts and job.restarts < RESTARTS:
                 self.save(replace(job, attempts=job.attempts - 1, restarts=job.restarts + 1))
