@@ -42,8 +42,7 @@ _NUMBERS = 0xFFFFFFFF
 AHEAD = 32
 """Windows that are asked for before they are read: the processor guesses this badly where clusters end."""
 SPARE = 4
-"""One window in so many is kept beyond those wanted: the query's bytes are rounded, which moves a cosine by
-less than 0.001 mostly."""
+"""One window in so many is kept beyond those wanted, because the query is rounded to bytes."""
 
 
 @njit(nogil=True, cache=True, fastmath=True, no_cpython_wrapper=True, forceinline=True)
