@@ -127,6 +127,8 @@ def test_search_without_an_answer_is_no_error(index: Path) -> None:
     filtered = vsplade("search", "turbine", "--index", index, "--filter", "yaer=2024").stderr
     assert "No page passes the filter" in filtered
     assert "filtered by: doc_id, hash" in filtered
+    least = vsplade("search", "turbine", "--index", index, "--min-score", "1e300").stderr
+    assert "Nothing found: no page has a score of 1e+300 or more." in least
 
 
 def test_changed_and_removed_files_are_followed(index: Path, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,8 +16,10 @@ from PIL import Image, ImageDraw
 import vsplade.encode
 from vsplade import index_paths
 from vsplade.cli import run
+from vsplade.cli.outputs import write_picture
 from vsplade.encode import load_encoder
 from vsplade.encode.tokenizer import Tokenizer
+from vsplade.errors import StorageError
 from vsplade.store.writer import IndexWriter
 from vsplade.types import Box, Page, PlacingEncoder, SparseVector, TermStatistics, Vocabulary
 
@@ -136,3 +139,15 @@ def test_the_picture_never_takes_the_place_of_a_page(
     assert run(["search", "turbine", "--index", str(tmp_path / "index"), "--picture", str(page)]) == 2
     assert "would be overwritten" in capsys.readouterr().err
     assert page.read_bytes() == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_picture_on_a_full_disk_is_no_half_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of it was left in the place of the one before, and the error named no file."""
+    target = tmp_path / "out.png"
+    target.write_bytes(b"the one before")
+    full = os.open("/dev/full", os.O_WRONLY)
+    monkeypatch.setattr("vsplade.store.durable._open_spare", lambda path: (tmp_path / "spare", full))
+    with pytest.raises(StorageError, match="could not be written"):
+        write_picture(Image.new("L", (500, 500)), target)
+    assert target.read_bytes() == b"the one before"

@@ -52,6 +52,9 @@ def test_read(text: str, address: Address) -> None:
         "milvus://host/p?password=x",
         "mysql://host/p",
         "file:///x",
+        "qdrant:./x.qdrant/p",
+        "milvus:/host/p",
+        "milvus+https:host/p",
     ],
 )
 def test_refused(text: str) -> None:

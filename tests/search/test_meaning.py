@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vsplade.errors import IndexFormatError
 from vsplade.search import by_meaning
 from vsplade.search.by_meaning import DEPTH, LOOKED_AT, MeaningEngine, trust
 from vsplade.search.index import Index
@@ -24,15 +25,15 @@ TERMS, DIMENSIONS, CLUSTERS = 40, 16, 12
 class Corpus:
     """Random pages with words and windows, and centres that windows are sorted by."""
 
-    def __init__(self, seed: int, pages: int) -> None:
+    def __init__(self, seed: int, pages: int, dimensions: int = DIMENSIONS) -> None:
         rng = np.random.default_rng(seed)
         self.rng = rng
-        self.centres = rng.normal(size=(CLUSTERS, DIMENSIONS)).astype(np.float32)
+        self.centres = rng.normal(size=(CLUSTERS, dimensions)).astype(np.float32)
         self.vectors = [self._page() for _ in range(pages)]
 
     def _page(self) -> SparseVector:
         count = int(self.rng.integers(0, 4))
-        codes = self.rng.integers(-127, 128, size=(count, DIMENSIONS)).astype(np.int8)
+        codes = self.rng.integers(-127, 128, size=(count, self.centres.shape[1])).astype(np.int8)
         codes[:, 0] |= 1  # no window without a direction
         clusters = (codes.astype(np.float32) @ self.centres.T).argmax(axis=1).astype(np.uint16)
         terms = np.sort(self.rng.choice(TERMS, int(self.rng.integers(0, 8)), replace=False)).astype(np.uint32)
@@ -40,7 +41,7 @@ class Corpus:
         return SparseVector(terms, weights, Windows(codes, clusters))
 
     def query(self) -> SparseVector:
-        vector = self.rng.normal(size=DIMENSIONS).astype(np.float32)
+        vector = self.rng.normal(size=self.centres.shape[1]).astype(np.float32)
         vector /= np.linalg.norm(vector)
         terms = np.sort(self.rng.choice(TERMS, int(self.rng.integers(1, 6)), replace=False)).astype(np.uint32)
         weights = self.rng.uniform(0.5, 4, len(terms)).astype(np.float32)
@@ -142,10 +143,13 @@ def test_merging_keeps_windows(tmp_path: Path) -> None:
         assert (set() if stored is None else {row.tobytes() for row in stored.codes}) == wanted
 
 
+@pytest.mark.parametrize("dimensions", [16, 63, 64, 320, 333, 600])
 @pytest.mark.parametrize("filtered", [False, True])
-def test_the_compiled_loops_find_the_same(filtered: bool, tmp_path: Path) -> None:
-    """With more pages than words and meaning propose, so that the nearest windows must be chosen."""
-    corpus = Corpus(7, 700)
+def test_the_compiled_loops_find_the_same(filtered: bool, dimensions: int, tmp_path: Path) -> None:
+    """With more pages than words and meaning propose, so that the nearest windows must be chosen. Bytes are
+    multiplied 256 at a time, then 64, then one by one.
+    """
+    corpus = Corpus(7, 700, dimensions)
     index = corpus.index(tmp_path)
     engine, segments = index._view.meaning, index._view.snapshot.segments
     masks = [live.live for live in segments]
@@ -156,7 +160,7 @@ def test_the_compiled_loops_find_the_same(filtered: bool, tmp_path: Path) -> Non
         assert isinstance(direction, Direction)
         numbers, cosines = engine.nearest(direction, masks, 60)
         others, values = engine.nearest(direction, masks, 60, compiled=True)
-        assert len(numbers) == 60
+        assert len(numbers) == len(set(others.tolist())) == 60
         assert values == pytest.approx(cosines, abs=1e-5)
         assert len(set(numbers.tolist()) & set(others.tolist())) >= 59  # two may be as near, up to rounding
 
@@ -215,3 +219,15 @@ def test_scores_are_no_larger_where_words_find_nothing(tmp_path: Path) -> None:
                 assert sum(match.product for match in hit.explain()) == pytest.approx(hit.score, abs=1e-4)
                 explained = index.explain(query, hit.id)
                 assert sum(match.product for match in explained) == pytest.approx(hit.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
+def test_windows_of_another_model_are_an_error(engine: str, tmp_path: Path) -> None:
+    """The numpy engine raised a ValueError, the compiled one found nothing."""
+    corpus = Corpus(5, 20)
+    index, query = corpus.index(tmp_path, engine), corpus.query()
+    assert isinstance(query.meaning, Direction)
+    shorter = Direction(query.meaning.vector[:7], query.meaning.clusters)
+    with pytest.raises(IndexFormatError, match="in \\[16\\] numbers, but the query's meaning has 7"):
+        index.search(replace(query, meaning=shorter))
+    assert index.search(replace(query, meaning=None))

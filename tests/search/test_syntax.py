@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from vsplade.encode import load_encoder
 from vsplade.encode.reader.reader import ReaderEncoder
 from vsplade.encode.text import TextEncoder
+from vsplade.errors import InputError
 from vsplade.ingest.job import index_paths
 from vsplade.search.index import Index
 from vsplade.search.summary import what_is_missing
@@ -210,7 +211,34 @@ def test_a_word_in_letters_that_are_not_known_is_on_no_page(name: str, tmp_path:
     (hit,) = index.search("turbine лампа", words_only=True)
     assert [(word.word, word.status) for word in hit.words] == [("turbine", "found"), ("лампа", "not found")]
     assert not index.look_up("– ; …"), "marks are no words"
-    assert what_is_missing(index.look_up("turbine лампа")).startswith("No page holds 'лампа'")
+    mixed = "turbine лампа"
+    assert what_is_missing(index, mixed, index.look_up(mixed)).startswith("No page holds 'лампа'")
+
+
+def test_words_that_are_not_searched_for_are_no_find(tmp_path: Path) -> None:
+    """Every page holds "of the"; a query of which only these are found has nothing found."""
+    encoder = load_encoder("reader")
+    with IndexWriter(tmp_path, encoder) as writer:
+        known = [word.terms for word in encoder.query_words("the turbine of")]  # type: ignore[attr-defined]
+        writer.add("page", SparseVector.from_dict(dict.fromkeys(set().union(*known), 0.5)))
+    index = Index.open(tmp_path, encoder)
+
+    def said(query: str, words_only: bool = False) -> str:
+        return what_is_missing(index, query, index.look_up(query), words_only)
+
+    assert said("the turbine") == ""
+    assert said("the lamp of the turbine").startswith("No page holds 'lamp'. These hold other words")
+    assert said("the lamp of the keeper").startswith("Nothing found: no page holds 'lamp' or 'keeper'.")
+    assert "something near" in said("lamp")
+    assert "something near" not in said("lamp turbine", words_only=True) + said("lamp", words_only=True)
+
+
+def test_a_least_score_that_is_no_score(tmp_path: Path) -> None:
+    index, _ = indexed(tmp_path / "index", READER, [APART])
+    assert index.search("turbine", min_score=-1.0)
+    assert index.search("turbine", min_score=1e300) == []
+    with pytest.raises(InputError, match="min_score is not a number"):
+        index.search("turbine", min_score=float("nan"))
 
 
 APART = "turbine report fund interest report rate"

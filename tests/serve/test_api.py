@@ -59,6 +59,15 @@ def test_words_are_told_found_in_part_or_not(looking: TestClient, made: Path) ->
     assert "not found" in {word["status"] for word in filtered["words"]}
 
 
+def test_a_least_score_of_400_digits_is_refused(looking: TestClient) -> None:
+    for digits in ("1" + "0" * 400, "1e999", "NaN", "true"):
+        body = f'{{"query": "turbine", "min_score": {digits}}}'
+        answer = looking.post("/v1/search", content=body, headers={"content-type": "application/json"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_request"), digits
+    above = looking.get("/v1/search", params={"q": "turbine", "min_score": "1e300"}).json()
+    assert above["message"].startswith("Nothing found: no page has a score of 1e+300")
+
+
 def test_words_only_leaves_meaning_out(tmp_path: Path) -> None:
     index_paths([EXAMPLES / "report.pdf", EXAMPLES / "slides.pdf"], tmp_path / "i", "reader")
     app = create_app(Settings(str(tmp_path / "i"), str(tmp_path / "u"), read_only=True))

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -18,6 +19,8 @@ import pytest
 from tests.serve.conftest import EXAMPLES, KEY, Program, serve_command
 
 from vsplade import Index, IndexWriter, index_paths
+from vsplade.serve.indexer import ATTEMPTS
+from vsplade.serve.jobs import RESTARTS, RUNNING, JobStore
 from vsplade.store.identity import EncoderIdentity
 
 Begin = Callable[..., Program]
@@ -42,6 +45,23 @@ def children(program: Program, module: str) -> list[int]:
 linux = pytest.mark.skipif(
     sys.platform != "linux", reason="looks for processes in /proc, which only Linux has"
 )
+
+
+def test_a_server_that_is_killed_is_not_held_against_its_jobs(tmp_path: Path) -> None:
+    """A file that was taken in was given up after three kill -9 of the server."""
+    store = JobStore(tmp_path)
+    store.prepare()
+    job = store.add("upload", name="a.pdf")
+    for _ in range(ATTEMPTS + 1):
+        job = store.save(replace(job, state=RUNNING, attempts=job.attempts + 1))
+        store.begin_again()
+        job = store.all()[0]
+        assert job.attempts < ATTEMPTS
+    for _ in range(RESTARTS + ATTEMPTS):  # but not for ever
+        job = store.save(replace(job, state=RUNNING, attempts=job.attempts + 1))
+        store.begin_again()
+        job = store.all()[0]
+    assert job.attempts >= ATTEMPTS
 
 
 def test_beyond_this_machine_only_with_a_key(tmp_path: Path, made: Path) -> None:

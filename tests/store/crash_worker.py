@@ -7,10 +7,11 @@ import sys
 import numpy as np
 
 from vsplade.store.writer import IndexWriter
-from vsplade.types import SparseVector
+from vsplade.types import SparseVector, Windows
 
 IDS = 40
 VOCABULARY = 50
+DIMENSIONS, CLUSTERS = 16, 12
 
 
 def contents(commit: int) -> dict[str, int]:
@@ -28,7 +29,10 @@ def contents(commit: int) -> dict[str, int]:
 def vector(page: str, commit: int) -> SparseVector:
     rng = np.random.default_rng([int(page[1:]), commit])
     terms = np.sort(rng.choice(VOCABULARY, 20, replace=False)).astype(np.uint32)
-    return SparseVector(terms, rng.random(20).astype(np.float32) + np.float32(0.1))
+    weights = rng.random(20).astype(np.float32) + np.float32(0.1)
+    codes = rng.integers(1, 128, (int(rng.integers(4)), DIMENSIONS)).astype(np.int8)
+    clusters = rng.integers(0, CLUSTERS, len(codes)).astype(np.uint16)
+    return SparseVector(terms, weights, Windows(codes, clusters))
 
 
 def write_commit(target: IndexWriter, number: int) -> None:

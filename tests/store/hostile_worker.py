@@ -25,7 +25,9 @@ from vsplade.ingest.recover import recover
 from vsplade.search.index import Index
 from vsplade.store import snapshot
 from vsplade.store.writer import IndexWriter
-from vsplade.types import SparseVector
+from vsplade.types import Direction, QueryVector, SparseVector
+
+from .crash_worker import CLUSTERS, DIMENSIONS
 
 ODD: list[Any] = [
     None, True, False, -1, 0, 1, 7, 255, 65_535, 65_536, 65_537, 2**31, 2**32, 2**53, 2**63, 2**64, -(2**63),
@@ -137,6 +139,31 @@ class Altered:
         return name
 
     alter_values_more = alter_values_again = alter_values_often = alter_values
+
+    def alter_meaning(self) -> str:
+        """Windows that fit each other, but are of other models or of no direction."""
+        arrays = self.arrays[self.pick(self.arrays)]
+        codes, count = arrays["meaning.codes"], len(arrays["meaning.pages"])
+        what = self.pick(["narrower", "wider", "clusters", "one cluster", "zero", "lengths", "pages", "rows"])
+        if what == "narrower":
+            arrays["meaning.codes"] = codes.reshape(count, -1)[:, : int(self.rng.integers(1, 16))].reshape(-1)
+        elif what == "wider":
+            arrays["meaning.codes"] = np.repeat(codes, self.pick([2, 3, 200, 300]))
+        elif what == "clusters":
+            more = np.full(int(self.pick([1, 50, 65_000])), count, np.uint32)
+            arrays["meaning.starts"] = np.append(arrays["meaning.starts"], more)
+        elif what == "one cluster":
+            arrays["meaning.starts"] = np.array([0, count], np.uint32)
+        elif what == "zero":
+            codes[:] = 0
+        elif what == "lengths":
+            arrays["meaning.lengths"][:] = self.pick([1.0, 3e38, 1e-40, np.nan])
+        else:
+            name = {"pages": "meaning.pages", "rows": "meaning.by_page"}[what]
+            arrays[name][:] = self.pick([0, int(arrays[name].max())])
+        return what
+
+    alter_meaning_more = alter_meaning_again = alter_meaning
 
     def alter_shape(self) -> str:
         arrays = self.arrays[self.pick(self.arrays)]
@@ -250,10 +277,22 @@ class Altered:
         return prefix + text + b"".join(parts), zlib.crc32(text)
 
 
+def meant(seed: int) -> Direction:
+    rng = np.random.default_rng(seed)
+    vector = rng.normal(size=DIMENSIONS).astype(np.float32)
+    return Direction(vector / np.linalg.norm(vector), rng.permutation(CLUSTERS).astype(np.uint16), 40)
+
+
 QUERIES = [
     SparseVector(np.arange(50, dtype=np.uint32), np.ones(50, np.float32)),
     SparseVector.from_dict({3: 2.0, 17: 0.5, 49: 1.0}),
     SparseVector(np.arange(0, 50, 1, dtype=np.uint32), np.linspace(0.1, 9, 50).astype(np.float32)),
+    SparseVector(np.arange(50, dtype=np.uint32), np.ones(50, np.float32), meant(1)),
+    SparseVector(np.arange(3, dtype=np.uint32), np.ones(3, np.float32), meant(2)),
+    SparseVector(np.zeros(0, np.uint32), np.zeros(0, np.float32), meant(3)),
+    QueryVector(
+        np.arange(30, dtype=np.uint32), np.ones(30, np.float32), meant(4), np.arange(30, dtype=np.int32) - 5
+    ),
 ]
 
 

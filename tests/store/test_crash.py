@@ -13,6 +13,7 @@ import pytest
 
 from vsplade.search.index import Index
 from vsplade.store.writer import IndexWriter
+from vsplade.types import SparseVector, Windows
 
 from . import crash_worker
 from .oracle import identity
@@ -27,9 +28,18 @@ def holds_one_commit(folder: Path) -> int:
     wanted = crash_worker.contents(commit)
     assert {id: index.metadata(id)["commit"] for id in index.ids()} == wanted
     for id, written in wanted.items():
-        assert index.vector(id).weights.tolist() == crash_worker.vector(id, written).weights.tolist()
+        stored, given = index.vector(id), crash_worker.vector(id, written)
+        assert stored.weights.tolist() == given.weights.tolist()
+        assert windows_of(stored) == windows_of(given)
         assert index.thumbnail(id) == bytes([written % 256]) * 2000
     return commit
+
+
+def windows_of(vector: SparseVector) -> list[tuple[int, bytes]]:
+    windows = vector.meaning
+    if not isinstance(windows, Windows):
+        return []
+    return sorted(zip(windows.clusters.tolist(), map(bytes, windows.codes), strict=True))
 
 
 def kill_rounds(folder: Path, rounds: int) -> int:

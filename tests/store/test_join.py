@@ -20,6 +20,7 @@ from vsplade.search.hits import Hit
 from vsplade.search.index import Index
 from vsplade.store import pending
 from vsplade.store.file_names import own_files
+from vsplade.store.identity import EncoderIdentity
 from vsplade.store.join_indexes import join_indexes
 from vsplade.store.segment import Segment
 from vsplade.store.writer import IndexWriter
@@ -159,6 +160,19 @@ def test_what_cannot_be_joined_is_refused_and_named(tmp_path: Path) -> None:
     refused([same[0], tmp_path / "none"], VspladeError, "there is no index here")
     other = two(tmp_path / "other", ["x", "y"], fingerprint="f2")
     refused(other, ModelMismatchError, "f1", "f2", str(other[1]))
+
+
+def test_encoders_that_differ_for_queries_alone_are_joined(tmp_path: Path) -> None:
+    """``reader+dense`` and ``reader`` make the same vectors: the first index says how queries are read."""
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder, name in zip(folders, ("reader+dense", "reader"), strict=True):
+        with IndexWriter(folder, EncoderIdentity(name, "f1", 20)) as writer:
+            writer.add(folder.name, SparseVector.from_dict({3: 1.0}))
+    assert Index.open(folders).identity.name == "reader+dense"
+    assert {hit.id for hit in Index.open(folders).search(SparseVector.from_dict({3: 1.0}))} == {"a", "b"}
+    join_indexes(folders, tmp_path / "joined")
+    assert sorted(Index.open(tmp_path / "joined").ids()) == ["a", "b"]
+    assert Index.open(tmp_path / "joined").check() == []
 
 
 def test_a_file_in_both_is_refused(tmp_path: Path) -> None:

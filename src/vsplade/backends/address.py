@@ -21,6 +21,7 @@ TOKEN = "VSPLADE_ENGINE_TOKEN"
 TLS = "+https"
 
 _ADDRESS = re.compile(r"^(?P<engine>[a-z]+)(?P<tls>\+https)?:/{1,2}(?P<rest>.*)$", re.DOTALL)
+_NO_SLASHES = re.compile(r"^(?P<engine>[a-z]+)(\+https)?:")
 _COLLECTION = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,199}$")
 _HOST = re.compile(r"^(?P<host>[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?$")
 
@@ -62,6 +63,8 @@ def is_address(where: object) -> bool:
 def as_where(text: str) -> Where:
     """What a person typed: an address, checked, or the path of a folder."""
     if not is_address(text):
+        if (found := _NO_SLASHES.match(text)) and found["engine"] in PORTS:
+            raise _unreadable(text, found["engine"], "an address has two slashes")
         return Path(text)
     parse_address(text)
     return text

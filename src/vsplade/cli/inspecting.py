@@ -21,7 +21,7 @@ from vsplade.cli.common import (
     short_path,
     style,
 )
-from vsplade.cli.outputs import check_no_source
+from vsplade.cli.outputs import check_no_source, write_picture
 from vsplade.errors import InputError
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def draw_boxes(page: Page, named: list[tuple[str, Box]], target: Path) -> None:
         )
         pen.rectangle(corners, outline=BOX_COLOUR, width=LINE)
         pen.text((corners[0] + 1, max(0, corners[1] - 11)), token, fill=BOX_COLOUR)
-    image.save(target)
+    write_picture(image, target)
 
 
 COMMANDS = (inspect,)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vsplade.errors import InputError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 
 def check_output(output: Path, sources: Iterable[str] = ()) -> None:
@@ -24,3 +28,16 @@ def check_output(output: Path, sources: Iterable[str] = ()) -> None:
 def check_no_source(output: Path, sources: Iterable[str]) -> None:
     if output.exists() and any(os.path.exists(file) and os.path.samefile(output, file) for file in sources):
         raise InputError(f"{output} is a file to be read, and would be overwritten. Choose another name.")
+
+
+def write_picture(image: Image, target: Path) -> None:
+    """In the format of the file's ending; whole, or what was there before stays."""
+    import io
+
+    from PIL import Image
+
+    from vsplade.store.durable import write_output
+
+    buffer = io.BytesIO()
+    image.save(buffer, Image.registered_extensions()[target.suffix.lower()])
+    write_output(target, [buffer.getbuffer()])

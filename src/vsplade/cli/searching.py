@@ -21,7 +21,7 @@ from vsplade.cli.common import (
     password_options,
     print_json,
 )
-from vsplade.cli.show_hits import document, print_hits, show_marked
+from vsplade.cli.show_hits import Shown, document, print_hits, show_marked
 from vsplade.errors import InputError
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ def search(
     elif weights is not None:
         raise InputError("--weights says how rankings are joined: give --fuse or --fuse-with too.")
     else:
-        hits = index.search(query, k=wanted, filter=filters, min_score=min_score, words_only=words_only)
+        least = 0.0 if rerank else min_score  # the reranker's scores are of another kind
+        hits = index.search(query, k=wanted, filter=filters, min_score=least, words_only=words_only)
     if rerank:
         hits = reranked(query, hits, rerank, rerank_depth)[:k]
     if fuse or fuse_with or rerank:
@@ -149,7 +150,7 @@ def search(
         print_json(document(index, query, filters, hits, bool(snippets)))
     else:
         snippets = sys.stdout.isatty() if snippets is None else snippets
-        print_hits(index, query, filters, hits, explain, snippets)
+        print_hits(index, query, hits, Shown(filters, min_score, words_only, explain, snippets))
 
 
 def _sources(index: PageIndex, text_layers: bool, others: Sequence[Where], words_only: bool) -> list[Source]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from vsplade.cli.common import linked, note, printable, say, short_path, style
-from vsplade.cli.outputs import check_no_source
+from vsplade.cli.outputs import check_no_source, write_picture
 from vsplade.errors import InputError, VspladeError
 
 if TYPE_CHECKING:
@@ -37,24 +38,34 @@ def document(
     }
 
 
-def print_hits(
-    index: PageIndex, query: str, filters: tuple[str, ...], hits: Sequence[Hit], explain: bool, snippets: bool
-) -> None:
+@dataclass(frozen=True)
+class Shown:
+    """What a search was told, as far as its output depends on it."""
+
+    filters: tuple[str, ...]
+    min_score: float
+    words_only: bool
+    explain: bool
+    snippets: bool
+
+
+def print_hits(index: PageIndex, query: str, hits: Sequence[Hit], told: Shown) -> None:
     from vsplade.search.summary import what_is_missing
 
     for sentence in index.notes(query):
         note(printable(sentence))
-    if hits and (missing := what_is_missing(index.look_up(query, filters))):
+    words = index.look_up(query, told.filters) if hits else []
+    if missing := what_is_missing(index, query, words, told.words_only):
         say(printable(missing))
     terms, pieces = set(index.encode_query(query).terms.tolist()), index.query_words(query)
     for rank, hit in enumerate(hits, 1):
         say(describe(rank, hit, pieces, terms))
-        if snippets and (line := snippet_line(hit)):
+        if told.snippets and (line := snippet_line(hit)):
             say(f"     {line}")
-        if explain:
+        if told.explain:
             say(explanation(hit.explain()))
     if not hits:
-        note(why_nothing(index, query, filters))
+        note(why_nothing(index, query, told))
 
 
 def show_marked(hits: Sequence[Hit], picture: Path | None, in_viewer: bool) -> None:
@@ -74,7 +85,7 @@ def show_marked(hits: Sequence[Hit], picture: Path | None, in_viewer: bool) -> N
         handle, name = tempfile.mkstemp(prefix="vsplade-", suffix=".png")
         os.close(handle)
         target = Path(name)
-    image.save(target)
+    write_picture(image, target)
     note(f"Wrote {printable(str(target))}.")
     if in_viewer and (not _has_screen() or click.launch(str(target))):
         note("No viewer could be started; open the picture yourself.")
@@ -108,11 +119,11 @@ def snippet_line(hit: Hit) -> str:
     return "".join([*parts, printable(snippet.text[place:])])
 
 
-def why_nothing(index: PageIndex, query: str, filters: tuple[str, ...]) -> str:
+def why_nothing(index: PageIndex, query: str, told: Shown) -> str:
     """What to do about a search without results."""
     from vsplade.search import summary
 
-    said = printable(summary.why_nothing(index, query, filters))
+    said = printable(summary.why_nothing(index, query, told.filters, told.min_score))
     if not index.pages:
         return f"{said} Add some: vsplade index PATH --index {printable(str(index.places[0]))}"
     return f"{said} What was indexed is told by: vsplade stats" if said.startswith("Nothing") else said

@@ -153,7 +153,7 @@ class Shard:
         return self._length
 
     def check(self, identity: EncoderIdentity) -> None:
-        if self.identity != identity:
+        if not identity.makes_same_vectors(self.identity):
             raise ModelMismatchError(
                 f"{self.name}: its vectors are of the encoder {self.identity.name!r} (fingerprint "
                 f"{self.identity.fingerprint}), not of {identity.name!r} (fingerprint "

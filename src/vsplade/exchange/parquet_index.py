@@ -128,7 +128,7 @@ def _identity(folder: ShardFolder, index_dir: Where, encoder: str | None) -> Enc
             raise
         return first  # an index can be built without it
     identity = EncoderIdentity.of(chosen)
-    if identity != first:
+    if not identity.makes_same_vectors(first):
         raise ModelMismatchError(
             f"{folder.where}: these vectors are of the encoder {first.name!r} (fingerprint "
             f"{first.fingerprint}); the {identity.name!r} of this machine has the fingerprint "

@@ -46,7 +46,7 @@ class VspladeRetriever:
         self._index.refresh()
         wanted = filter or self.filter
         hits = self._index.search(query, top_k or self.top_k, wanted, words_only=self.words_only)
-        said = summarise(self._index, query, hits, wanted)
+        said = summarise(self._index, query, hits, wanted, self.words_only)
         return {
             "words": {word.word: word.status for word in said.words},
             "notes": list(said.notes),

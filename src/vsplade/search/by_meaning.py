@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from vsplade.errors import IndexFormatError
 from vsplade.search.numpy_meaning import NumpyMeaning
-from vsplade.search.query_plan import Masks, MeaningPart, Mix, Ranking
+from vsplade.search.query_plan import Masks, MeaningPart, Mix, Ranking, damaged_result
 from vsplade.types import Direction, SparseVector
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class MeaningEngine:
         self._parts = parts
         self._plain = NumpyMeaning(parts)
         stored = [part.windows for part in parts if part.windows is not None]
+        self._dimensions = {windows.codes.shape[1] for windows in stored}
         clusters = max((len(windows.starts) - 1 for windows in stored), default=0)
         self._sizes = np.zeros(clusters, np.int64)
         """Windows of each cluster, over all segments."""
@@ -98,9 +100,7 @@ class MeaningEngine:
         """The ``depth`` nearest pages, and the cosine of the best window of each."""
         loops = self._compiled if compiled else self._plain
         most = min(WINDOWS_A_PAGE * depth, int(self._sizes.sum()))
-        numbers, cosines = loops.nearest(direction.vector, self._clusters(direction), masks, most)
-        first = np.sort(np.unique(numbers, return_index=True)[1])[:depth]
-        return numbers[first], cosines[first]
+        return loops.nearest(direction.vector, self._clusters(direction), masks, most, depth)
 
     def _clusters(self, direction: Direction) -> NDArray[np.int64]:
         """The nearest clusters that hold anything, as many as the budget allows, in ascending order."""
@@ -116,6 +116,11 @@ class MeaningEngine:
         direction = query.meaning
         if not isinstance(direction, Direction):
             return Ranking(words.numbers[:k], words.scores[:k])
+        if self._dimensions != {len(direction.vector)}:
+            raise IndexFormatError(
+                f"What this index's pages are about was told in {sorted(self._dimensions)} numbers, but the "
+                f"query's meaning has {len(direction.vector)}. Search with --words-only, or index again."
+            )
         loops = self._compiled if compiled else self._plain
 
         def covered(asked: SparseVector) -> float:
@@ -130,6 +135,8 @@ class MeaningEngine:
         scores = np.concatenate([words.scores, loops.word_scores(query, near[new])]).astype(np.float64)
         cosines = np.concatenate([loops.cosines(direction.vector, words.numbers), cosine[new]])
         scores += mix.meaning * np.maximum(cosines, 0)
+        if not np.isfinite(scores).all():
+            raise damaged_result()
         best = np.lexsort((numbers, -scores))[:k]
         best = best[scores[best] > 0]
         return Ranking(numbers[best], (mix.scale * scores[best]).astype(np.float32), mix=mix)

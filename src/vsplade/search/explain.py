@@ -48,7 +48,8 @@ def explain_meaning(
     if not (weight and isinstance(query.meaning, Direction) and isinstance(page.meaning, Windows)):
         return []
     codes = page.meaning.codes.astype(np.float32)
-    cosine = float((codes @ query.meaning.vector / np.linalg.norm(codes, axis=1)).max())
+    lengths = np.maximum(np.linalg.norm(codes, axis=1), 1)  # of a damaged index, 0 perhaps
+    cosine = float((codes @ query.meaning.vector / lengths).max())
     if cosine <= 0:
         return []
     bits = page.weight_bits()

@@ -22,9 +22,11 @@ class NumpyMeaning:
         self._bases = np.array([part.base for part in parts], np.int64)
 
     def nearest(
-        self, vector: NDArray[np.float32], clusters: NDArray[np.int64], masks: Masks, most: int
+        self, vector: NDArray[np.float32], clusters: NDArray[np.int64], masks: Masks, most: int, depth: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Numbers of pages and cosines of the nearest windows of these clusters, best first."""
+        """Numbers of the pages that own the nearest windows of these clusters, and the cosine of the best
+        window of each, best first. At most so many windows, and ``depth`` pages.
+        """
         numbers: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
         cosines: list[NDArray[np.float32]] = [np.zeros(0, np.float32)]
         for part, mask in zip(self._parts, masks, strict=True):
@@ -42,7 +44,8 @@ class NumpyMeaning:
             cosines.append(cosine)
         joined, values = np.concatenate(numbers), np.concatenate(cosines)
         order = np.lexsort((joined, -values))[:most]
-        return joined[order], values[order]
+        first = order[np.sort(np.unique(joined[order], return_index=True)[1])[:depth]]
+        return joined[first], values[first]
 
     def cosines(self, vector: NDArray[np.float32], numbers: NDArray[np.int64]) -> NDArray[np.float32]:
         """Of the best window of each of these pages; 0 for pages without any."""

@@ -187,7 +187,7 @@ class PageIndex(ABC):
         request = BatchRequest(queries, wanted, encode, k, Filter.of(filter), threads)
         answers = []
         for query, (pages, vector, ranking) in zip(queries, self._find(request), strict=True):
-            kept = ranking.at_least(min_score) if min_score > 0 else ranking
+            kept = ranking.at_least(min_score) if min_score else ranking
             answers.append(Hits(self._answered(pages, query, vector, kept), kept))
         return answers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -88,7 +89,10 @@ class Ranking:
 
     def at_least(self, score: float) -> Ranking:
         """Without the pages below this score."""
-        return self.first(int(np.count_nonzero(self.scores >= np.float32(score))))
+        if math.isnan(score):
+            raise InputError("min_score is not a number.")
+        least = np.float32(min(score, float(np.finfo(np.float32).max)))  # no score is above that
+        return self.first(int(np.count_nonzero(self.scores >= least)))
 
     def first(self, k: int) -> Ranking:
         """The best ``k``."""

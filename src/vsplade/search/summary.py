@@ -23,27 +23,41 @@ class Summary:
     """Empty where every word was found."""
 
 
-def summarise(index: PageIndex, query: str, hits: Sequence[Hit], filters: FilterLike = None) -> Summary:
+def summarise(
+    index: PageIndex, query: str, hits: Sequence[Hit], filters: FilterLike = None, words_only: bool = False
+) -> Summary:
     words = index.look_up(query, filters)
-    message = what_is_missing(words) if hits else why_nothing(index, query, filters)
+    missing = what_is_missing(index, query, words, words_only)
+    message = missing if hits else why_nothing(index, query, filters)
     return Summary(tuple(words), tuple(index.notes(query)), message)
 
 
-def what_is_missing(words: Sequence[WordMatch]) -> str:
+def what_is_missing(
+    index: PageIndex, query: str, words: Sequence[WordMatch], words_only: bool = False
+) -> str:
     """The words of the query that no page holds as a whole; empty where each is on some page."""
     missing = _quoted(words)
     if not missing:
         return ""
-    if len(missing) == len(words):
-        return (
-            f"Nothing found: no page holds {' or '.join(missing)}. "
-            "These are about something near, or hold similar words or parts of them:"
-        )
-    others = "These hold other words of the query, or are about something near:"
-    return f"No page holds {' or '.join(missing)}. {others}"
+    if len(missing) < len(words) and _found_any(index, query, words):
+        others = "hold other words of the query"
+        return f"No page holds {' or '.join(missing)}. These {others}{_or_near(words_only)}:"
+    others = "hold similar words or parts of them"
+    return f"Nothing found: no page holds {' or '.join(missing)}. These {others}{_or_near(words_only)}:"
 
 
-def why_nothing(index: PageIndex, query: str, filters: FilterLike = None) -> str:
+def _or_near(words_only: bool) -> str:
+    return "" if words_only else ", or are about something near"
+
+
+def _found_any(index: PageIndex, query: str, words: Sequence[WordMatch]) -> bool:
+    """Whether any page holds a word that is searched for: beside others, "the" is not."""
+    found = {word.word for word in words if word.status == FOUND}
+    asked = set(index.encode_query(query).terms.tolist())
+    return any(word.typed in found and word.terms & asked for word in index.query_words(query))
+
+
+def why_nothing(index: PageIndex, query: str, filters: FilterLike = None, min_score: float = 0.0) -> str:
     """Why a search has no results, and what to do about it."""
     if not index.pages:
         return "The index holds no pages yet."
@@ -56,6 +70,8 @@ def why_nothing(index: PageIndex, query: str, filters: FilterLike = None) -> str
         return "The query has no word that can be searched for. Write one or more words."
     if missing := _quoted(index.look_up(query, filters)):
         return f"Nothing found: no page holds {' or '.join(missing)}. Try other words."
+    if min_score:
+        return f"Nothing found: no page has a score of {min_score:g} or more."
     return "Nothing found: no page matches all of this. Try fewer or other words."
 
 

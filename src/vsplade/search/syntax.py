@@ -140,8 +140,12 @@ class _Parser:
                 self.notes.append("Brackets do not group words; they are ignored.")
         elif "*" in word:
             self.notes.append(f"{word}: * stands for letters only at the end of a word; it is ignored.")
-        elif re.search(r"\w[~^][\d.]*$", word):
-            self.notes.append(f"{word}: ~ and ^ have no meaning here; they are ignored.")
+        elif sign := re.search(r"\w[~^]([\d.]*)$", word):
+            plain = word[: sign.start() + 1]
+            told = (
+                f"it is searched for as it stands. Write {plain} alone." if sign[1] else "they are ignored."
+            )
+            self.notes.append(f"{word}: ~ and ^ have no meaning here; {told}")
 
 
 __all__ = ["ParsedQuery", "has_operators", "parse"]

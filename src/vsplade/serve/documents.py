@@ -228,7 +228,7 @@ def _accepted(job: StoredJob) -> Response:
 def _job_json(job: StoredJob) -> dict[str, Any]:
     """Without what is the server's own business."""
     facts = asdict(job)
-    for name in ("paths", "attempts"):
+    for name in ("paths", "attempts", "restarts"):
         del facts[name]
     return facts
 

@@ -20,6 +20,8 @@ from vsplade.types import Json
 
 KEPT = 100
 """Finished jobs that are remembered."""
+RESTARTS = 10
+"""Ends of the whole server (a power cut, kill -9) that are not held against a job."""
 _FORMER = ".former"
 QUEUED, RUNNING, DONE, FAILED = "queued", "running", "done", "failed"
 _ID = re.compile(r"[0-9]{13}-[0-9a-f]{12}\Z")
@@ -44,6 +46,8 @@ class StoredJob:
     total: int = 0
     """Pages expected; an estimate until the file is open."""
     attempts: int = 0
+    """How often it was begun; less those that ended with the whole server, up to ``RESTARTS``."""
+    restarts: int = 0
     report: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
     generation: int | None = None
@@ -126,6 +130,12 @@ class JobStore:
             if path.name.removesuffix(_FORMER) not in known:
                 with suppress(OSError):
                     path.unlink()
+
+    def begin_again(self) -> None:
+        """When a server starts: what was under way ended with the last one, perhaps not by its own fault."""
+        for job in self.all():
+            if job.state == RUNNING and job.attempts and job.restarts < RESTARTS:
+                self.save(replace(job, attempts=job.attempts - 1, restarts=job.restarts + 1))
 
     def forget_old(self) -> None:
         ended = [job for job in self.all() if job.ended]

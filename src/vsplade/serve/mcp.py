@@ -93,7 +93,7 @@ def _search(
     index.refresh()
     with _as_tool_error():
         hits = index.search(query, k, filters, words_only=words_only)
-        said = summarise(index, query, hits, filters)
+        said = summarise(index, query, hits, filters, words_only)
     return {
         "message": said.message,
         "notes": list(said.notes),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -120,7 +120,7 @@ def make_asked(given: Mapping[str, Any], limits: ServeLimits) -> SearchRequest:
     except InputError as error:
         raise bad_request(str(error)) from error
     least = given.get("min_score", 0.0)
-    if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least < math.inf:
+    if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= sys.float_info.max:
         raise bad_request("min_score is a number from 0 up.")
     flags = {name: given.get(name, False) for name in SWITCHES}
     return SearchRequest(query, k, filters, min_score=float(least), **flags)

@@ -113,7 +113,10 @@ class Answers:
         index = self._library.index
         words = self.look_up(asked)
         notes = index.notes(asked.query) if has_operators(asked.query) else []
-        message = what_is_missing(words) if hits else why_nothing(index, asked.query, asked.filters)
+        if hits:
+            message = what_is_missing(index, asked.query, words, asked.words_only)
+        else:
+            message = why_nothing(index, asked.query, asked.filters, asked.min_score)
         facts = {"words": words_json(words), "notes": notes, "message": message or None}
         return encode(facts)[1:-1]
 

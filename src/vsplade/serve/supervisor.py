@@ -59,7 +59,9 @@ class Supervisor:
         self.port = self._sockets[0].getsockname()[1]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
         self._settings = replace(settings, metrics=new_file())
-        JobStore(settings.uploads).prepare()
+        jobs = JobStore(settings.uploads)
+        jobs.prepare()
+        jobs.begin_again()
         self._children = [
             _Child(_python("vsplade.serve.web_worker", str(number), str(each.fileno())), (each.fileno(),))
             for number, each in enumerate(self._sockets[i % len(self._sockets)] for i in range(workers))

@@ -38,14 +38,16 @@ class EncoderIdentity:
         """KeyError, TypeError or ValueError where it does not say so."""
         return cls(str(given["encoder"]), str(given["fingerprint"]), int(given["vocabulary"]))
 
+    def makes_same_vectors(self, other: EncoderIdentity) -> bool:
+        """Names may differ in what concerns queries alone, as ``reader`` and ``reader+dense``."""
+        return (self.fingerprint, self.terms) == (other.fingerprint, other.terms)
+
 
 def check_encoder(where: Path | str, stored: EncoderIdentity, identity: EncoderIdentity | None) -> None:
-    """An index is searched and extended only with the encoder that began it, or one of equal page vectors
-    (names may differ in what concerns queries alone).
-    """
+    """An index is searched and extended only with the encoder that began it, or one of equal vectors."""
     if identity is None:
         return
-    if (stored.fingerprint, stored.terms) != (identity.fingerprint, identity.terms):
+    if not stored.makes_same_vectors(identity):
         if (stored.name, stored.terms) == (identity.name, identity.terms):
             raise ModelMismatchError(
                 f"{where}: this index was built with another version of the encoder {stored.name!r} "

@@ -90,7 +90,7 @@ def _check_folders(folders: Sequence[Path]) -> None:
 
 def _check_alike(one: Snapshot, other: Snapshot) -> None:
     first, second = EncoderIdentity.named_by(one.manifest), EncoderIdentity.named_by(other.manifest)
-    if first != second:
+    if not first.makes_same_vectors(second):
         raise ModelMismatchError(
             f"{one.folder} was built with the encoder {first.name!r} (fingerprint {first.fingerprint}), "
             f"{other.folder} with {second.name!r} (fingerprint {second.fingerprint}). Vectors of two "

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vsplade.search.native import segment_table as columns
 from vsplade.search.native.engine import checked_scores
-from vsplade.search.native.scan_windows import nearest_windows, page_cosines
+from vsplade.search.native.scan_windows import nearest_pages, page_cosines
 from vsplade.search.native.segment_table import SegmentTable
 from vsplade.search.query_plan import Masks, MeaningPart
 from vsplade.store.array_file import Array
@@ -41,9 +41,9 @@ class CompiledMeaning:
         self._table.fill(number, counts, arrays)
 
     def nearest(
-        self, vector: NDArray[np.float32], clusters: NDArray[np.int64], masks: Masks, most: int
+        self, vector: NDArray[np.float32], clusters: NDArray[np.int64], masks: Masks, most: int, depth: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        numbers, cosines = nearest_windows(self._table.masked(masks), clusters, vector, most)
+        numbers, cosines = nearest_pages(self._table.masked(masks), clusters, vector, most, depth)
         return numbers, cosines
 
     def cosines(self, vector: NDArray[np.float32], numbers: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -101,18 +101,53 @@ def top_of(typingctx, sums):
     return types.int64(types.int64), codegen
 
 
-@intrinsic
-def fetch(typingctx, address):
-    """Ask for the cache line at ``address``, which will be read soon; never faults."""
+def _fetching(locality):
+    @intrinsic
+    def fetch(typingctx, address):
+        def codegen(context, builder, signature, args):
+            pointer = builder.inttoptr(args[0], _I8.as_pointer())
+            function_type = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I32, _I32, _I32])
+            prefetch = builder.module.declare_intrinsic("llvm.prefetch", (_I8.as_pointer(),), function_type)
+            builder.call(prefetch, [pointer, *(ir.Constant(_I32, value) for value in (0, locality, 1))])
+            return context.get_dummy_value()
 
-    def codegen(context, builder, signature, args):
-        pointer = builder.inttoptr(args[0], _I8.as_pointer())
-        function_type = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I32, _I32, _I32])
-        prefetch = builder.module.declare_intrinsic("llvm.prefetch", (_I8.as_pointer(),), function_type)
-        builder.call(prefetch, [pointer, *(ir.Constant(_I32, value) for value in (0, 3, 1))])
-        return context.get_dummy_value()
+        return types.void(types.int64), codegen
 
-    return types.void(types.int64), codegen
+    return fetch
+
+
+fetch, fetch_once = _fetching(3), _fetching(0)
+"""Ask for the cache line at an address, which will be read soon; never faults. What is fetched ``once`` does
+not drive from the caches what the next search needs.
+"""
+
+
+def _byte_products(count):
+    """A function that adds up ``count`` products of bytes.
+
+    A processor multiplies unsigned with signed bytes. So 128 is added to each at ``rows`` by turning its
+    first bit, and the sum is too large by 128 times the sum of the bytes at ``query``: it does not depend on
+    the row. ``count`` is a power of two, or LLVM does not find the instruction.
+    """
+
+    @intrinsic
+    def byte_products(typingctx, rows, query):
+        def codegen(context, builder, signature, args):
+            narrow, wide = ir.VectorType(_I8, count), ir.VectorType(_I32, count)
+            row = builder.xor(_load(builder, args[0], _I8, count), ir.Constant(narrow, [128] * count))
+            asked = builder.sext(_load(builder, args[1], _I8, count), wide)
+            function_type = ir.FunctionType(_I32, [wide])
+            added = builder.module.declare_intrinsic(f"llvm.vector.reduce.add.v{count}i32", (), function_type)
+            sum_ = builder.call(added, [builder.mul(builder.zext(row, wide), asked)])
+            # Wider at once: two such sums, added as they are, would be made one that LLVM does not know.
+            return builder.sext(sum_, ir.IntType(64))
+
+        return types.int64(types.int64, types.int64), codegen
+
+    return byte_products
+
+
+products_of_256, products_of_64 = _byte_products(256), _byte_products(64)
 
 
 @intrinsic
