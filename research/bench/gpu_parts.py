@@ -16,7 +16,7 @@ from research.bench.measured import say
 from vsplade.encode.gpu.batch import PageBatch
 from vsplade.encode.gpu.batch_queue import SIDE
 from vsplade.encode.gpu.gpu_reader import TorchReaderEncoder
-from vsplade.encode.gpu.pipeline import Turns, finish
+from vsplade.encode.gpu.pipeline import StreamScheduler, finish
 from vsplade.types import SparseVector
 
 
@@ -29,15 +29,15 @@ def model_only(
     encoder: TorchReaderEncoder,
     batches: list[PageBatch],
     seconds: float,
-    turns: Turns[list[SparseVector]] | None = None,
+    scheduler: StreamScheduler[list[SparseVector]] | None = None,
 ) -> dict[str, float]:
-    """The batches again and again, as many at a time as the encoder itself has under way, or ``turns``."""
-    answers, pages, turn = deque[Future[list[SparseVector]]](), 0, 0
+    """The batches again and again, by ``scheduler`` or by the encoder's own."""
+    answers, pages, begun = deque[Future[list[SparseVector]]](), 0, 0
     start, cpu = time.perf_counter(), time.process_time()
     while time.perf_counter() < start + seconds:
         answers.append(Future())
-        (turns or encoder.turns).put(encoder.vectors(batches[turn % len(batches)]), answers[-1])
-        turn += 1
+        (scheduler or encoder.scheduler).put(encoder.vectors(batches[begun % len(batches)]), answers[-1])
+        begun += 1
         while answers and answers[0].done():
             pages += len(answers.popleft().result())
     pages += sum(len(answer.result()) for answer in answers)
@@ -51,14 +51,16 @@ def lanes(encoder: TorchReaderEncoder, batches: list[PageBatch], seconds: float)
     """Model only with other numbers of batches under way, and the most memory that took."""
     measured: dict[str, Any] = {}
     for count in (1, 2, 3, 4, 6):
-        turns = Turns[list[SparseVector]]([torch.cuda.Stream(encoder.device) for _ in range(count)])
+        scheduler = StreamScheduler[list[SparseVector]](
+            [torch.cuda.Stream(encoder.device) for _ in range(count)]
+        )
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        model_only(encoder, batches, 0.5, turns)  # every stream's memory, and cuDNN for this thread
-        measured[f"{count}"] = model_only(encoder, batches, seconds, turns) | {
+        model_only(encoder, batches, 0.5, scheduler)  # every stream's memory, and cuDNN for this thread
+        measured[f"{count}"] = model_only(encoder, batches, seconds, scheduler) | {
             "memory_gb": round(torch.cuda.max_memory_reserved() / 1e9, 1)
         }
-        turns.close()
+        scheduler.close()
     return measured
 
 

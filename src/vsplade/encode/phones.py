@@ -43,7 +43,7 @@ def _abroad(match: re.Match[str]) -> str:
     return f"{country} {'-'.join(groups)}" if FEWEST <= sum(map(len, groups)) <= MOST else match.group()
 
 
-def other_way(runs: tuple[str, ...]) -> tuple[str, ...] | None:
+def other_grouping(runs: tuple[str, ...]) -> tuple[str, ...] | None:
     """An American number in one run where it has three, and in three where it has one."""
     whole = "".join(runs)
     if not _RUN.fullmatch(whole) or len(runs) not in (1, 3):

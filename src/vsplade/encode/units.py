@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from vsplade.encode.dates import named_days
-from vsplade.encode.phones import joined_phones, other_way
+from vsplade.encode.phones import joined_phones, other_grouping
 from vsplade.encode.tokenizer import LONGEST_WORD, RUNS, normalise
 
 Unit = tuple[str, ...]
@@ -79,7 +79,7 @@ def readings(typed: str, known: Callable[[str], bool]) -> list[list[Unit]]:
         return [list(units(text))]
     written = _numbers(text, known)
     days: list[Unit] = [*named_days(text)]
-    phones = [phone for unit in written[0] if (phone := other_way(unit))]
+    phones = [phone for unit in written[0] if (phone := other_grouping(unit))]
     return [*written, *(more for more in (days, phones) if more)]
 
 

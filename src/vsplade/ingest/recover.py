@@ -17,7 +17,7 @@ import numpy as np
 
 from vsplade.errors import IndexFormatError, InputError, StorageError, VspladeError
 from vsplade.ingest.records import CHANGED, FileRecord, parse_records
-from vsplade.ingest.salvage import FoundSegment, decide_live, maker, pages_present, source_files
+from vsplade.ingest.salvage import FoundSegment, decide_live, encoder_of, pages_present, source_files
 from vsplade.store import file_names, verify
 from vsplade.store import manifest as manifests
 from vsplade.store.durable import WriterLock, read_plain, write_durably
@@ -199,12 +199,12 @@ class _Recovery:
         """Segments of another index or encoder do not belong here: those like the newest one do."""
         if self._manifest is not None or not found:
             return found
-        newest = maker(found[-1].segment)
+        newest = encoder_of(found[-1].segment)
         for one in found:
-            if maker(one.segment) != newest:
+            if encoder_of(one.segment) != newest:
                 self._note(f"{one.name}: is of another encoder than the newest segment")
                 self._set_aside(one.segment.container.path)
-        return [one for one in found if maker(one.segment) == newest]
+        return [one for one in found if encoder_of(one.segment) == newest]
 
     # -- what was recorded -------------------------------------------------------------------------------
 
@@ -291,7 +291,7 @@ class _Recovery:
                 "Index the files again into a new folder."
             )
         newest = found[-1].segment
-        encoder, fingerprint, vocabulary = maker(newest)
+        encoder, fingerprint, vocabulary = encoder_of(newest)
         if encoder is None or fingerprint is None:
             if self._encoder is None or self._encoder.terms != vocabulary:
                 raise InputError(

@@ -24,7 +24,7 @@ class FoundSegment:
         return self.segment.container.path.name
 
 
-def maker(segment: Segment) -> tuple[str | None, str | None, int]:
+def encoder_of(segment: Segment) -> tuple[str | None, str | None, int]:
     header = segment.container.header
     texts = [
         header.get(key) if isinstance(header.get(key), str) else None for key in ("encoder", "fingerprint")

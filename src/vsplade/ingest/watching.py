@@ -35,7 +35,7 @@ def watch(
     done: State | None = None
     before: State = {}
     while True:
-        now = look(paths, index_dir)
+        now = file_states(paths, index_dir)
         if now != done and (now == before or done is None):
             try:
                 tell(index_paths(paths, index_dir, encoder, **options))
@@ -50,7 +50,7 @@ def watch(
         time.sleep(every)
 
 
-def look(paths: Sequence[str], index_dir: Where) -> State:
+def file_states(paths: Sequence[str], index_dir: Where) -> State:
     """Size and time of every file."""
     found: State = {}
     for path in discover(paths, exclude=[] if is_address(index_dir) else [index_dir]).files:

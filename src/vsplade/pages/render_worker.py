@@ -201,11 +201,11 @@ def _bound_memory(limits: Limits) -> None:
                 resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
-class DoesJobs(Protocol):
+class JobRunner(Protocol):
     def run(self, job: Job) -> None: ...
 
 
-def serve_jobs(begin: Callable[[int, Job, Limits], DoesJobs]) -> None:
+def serve_jobs(begin: Callable[[int, Job, Limits], JobRunner]) -> None:
     """The life of a worker's process: a setup comes, then jobs, until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's business
     output = os.dup(1)

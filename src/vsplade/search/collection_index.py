@@ -17,7 +17,7 @@ from vsplade.backends.connect import connect
 from vsplade.encode import as_built
 from vsplade.errors import InputError
 from vsplade.search.by_meaning import DEPTH
-from vsplade.search.collection_search import Allowed, by_words, with_meaning
+from vsplade.search.collection_search import AllowedPages, by_words, with_meaning
 from vsplade.search.conditions import Conditions
 from vsplade.search.contents import Contents, contents_of_pages
 from vsplade.search.filters import Filter
@@ -192,12 +192,12 @@ class CollectionIndex(PageIndex):
         vectors = [request.encode(query) for query in request.queries]
         plain = [place for place, conditions in enumerate(wanted) if not conditions]
         depth = max(k, DEPTH) if any(vector.meaning is not None for vector in vectors) else k
-        everywhere = Allowed(request.filter)
+        everywhere = AllowedPages(request.filter)
         together = by_words(self._collection, [vectors[place] for place in plain], depth, everywhere)
         words = dict(zip(plain, together, strict=True))
         answers: list[tuple[FoundPages, SparseVector, Ranking]] = []
         for place, vector in enumerate(vectors):
-            allowed = Allowed(request.filter, wanted[place])
+            allowed = AllowedPages(request.filter, wanted[place])
             found = words.get(place)
             if found is None:
                 (found,) = by_words(self._collection, [vector], depth, allowed)
@@ -218,15 +218,15 @@ class CollectionIndex(PageIndex):
     def _mix(self, query: SparseVector) -> Mix:
         if query.meaning is None:
             return WORDS_ALONE
-        (words,) = by_words(self._collection, [query], DEPTH, Allowed())
-        return with_meaning(self._collection, query, words, 1, Allowed())[1]
+        (words,) = by_words(self._collection, [query], DEPTH, AllowedPages())
+        return with_meaning(self._collection, query, words, 1, AllowedPages())[1]
 
     def look_up(self, query: Query, filter: FilterLike = None) -> list[WordMatch]:
         chosen = Filter.of(filter)
         return [WordMatch(word.typed, self._status(word, chosen)) for word in self.query_words(query)]
 
     def _status(self, word: QueryWord, filter: Filter) -> str:
-        if word.wholes and self._any_page(Allowed(filter, Conditions(must=(word,)))):
+        if word.wholes and self._any_page(AllowedPages(filter, Conditions(must=(word,)))):
             return FOUND
         parts = tuple((term,) for term in word.parts)
         prefilter = Prefilter(filter.conditions, (parts,) if parts else ())
@@ -237,7 +237,7 @@ class CollectionIndex(PageIndex):
         found = any(filter.allows(page.metadata) for page in self._collection.briefs(prefilter))
         return IN_PART if found else NOT_FOUND
 
-    def _any_page(self, allowed: Allowed) -> bool:
+    def _any_page(self, allowed: AllowedPages) -> bool:
         pages = self._collection.briefs(allowed.prefilter)
         return any(allowed.check(self._collection, batch) for batch in batched(pages, READ_AT_ONCE))
 

@@ -26,7 +26,7 @@ AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class AllowedPages:
     """Which pages may be found: by their metadata, and by their words."""
 
     filter: Filter = field(default_factory=Filter)
@@ -55,7 +55,7 @@ def _wholes(word: QueryWord) -> tuple[tuple[int, ...], ...]:
 
 
 def by_words(
-    collection: Collection, queries: Sequence[SparseVector], k: int, allowed: Allowed
+    collection: Collection, queries: Sequence[SparseVector], k: int, allowed: AllowedPages
 ) -> list[list[FoundRow]]:
     """The ``k`` best pages for each query, equal scores in page order."""
     answers: list[list[FoundRow]] = [[] for _ in queries]
@@ -75,7 +75,12 @@ def _first(queries: Sequence[SparseVector], k: int) -> int:
 
 
 def _enough(
-    collection: Collection, query: SparseVector, k: int, limit: int, allowed: Allowed, pages: list[FoundRow]
+    collection: Collection,
+    query: SparseVector,
+    k: int,
+    limit: int,
+    allowed: AllowedPages,
+    pages: list[FoundRow],
 ) -> list[FoundRow]:
     """Asks for more where too few of the first ``limit`` pass, or where others might have a higher score."""
     while True:
@@ -115,7 +120,7 @@ def ordered(pages: Sequence[FoundRow]) -> list[FoundRow]:
 
 
 def with_meaning(
-    collection: Collection, query: SparseVector, words: Sequence[FoundRow], k: int, allowed: Allowed
+    collection: Collection, query: SparseVector, words: Sequence[FoundRow], k: int, allowed: AllowedPages
 ) -> tuple[list[FoundRow], Mix]:
     """As ``MeaningEngine.join``: the ``k`` best by words and meaning together, and how both count.
 
@@ -162,7 +167,7 @@ def mix_of_query(collection: Collection, query: SparseVector, words: Sequence[Fo
     return mix_of(query, direction.vocabulary, words[0].score if words else None, covered)
 
 
-def nearest(collection: Collection, direction: Direction, k: int, allowed: Allowed) -> list[FoundRow]:
+def nearest(collection: Collection, direction: Direction, k: int, allowed: AllowedPages) -> list[FoundRow]:
     """The ``k`` nearest pages that may be found."""
     limit = k
     while True:

@@ -71,7 +71,7 @@ def parse_query_string(text: bytes, limits: ServeLimits) -> SearchRequest:
         given["k"] = _whole(given["k"])
     if "min_score" in given:
         given["min_score"] = _number(given["min_score"])
-    return make_asked({**given, "filter": filters}, limits)
+    return checked_request({**given, "filter": filters}, limits)
 
 
 def _whole(text: str) -> int:
@@ -100,14 +100,14 @@ def parse_body(body: Mapping[str, Any], limits: ServeLimits) -> list[SearchReque
         if not isinstance(rest.get(name, False), bool):
             raise bad_request(f"`{name}` is true or false.")
     if "queries" not in body:
-        return [make_asked({**rest, "q": body["query"]}, limits)]
+        return [checked_request({**rest, "q": body["query"]}, limits)]
     queries = body["queries"]
     if not isinstance(queries, list) or not 1 <= len(queries) <= limits.batch:
         raise bad_request(f"`queries` is a list of 1 to {limits.batch} texts.")
-    return [make_asked({**rest, "q": query}, limits) for query in queries]
+    return [checked_request({**rest, "q": query}, limits) for query in queries]
 
 
-def make_asked(given: Mapping[str, Any], limits: ServeLimits) -> SearchRequest:
+def checked_request(given: Mapping[str, Any], limits: ServeLimits) -> SearchRequest:
     query, k = given["q"], given.get("k", 10)
     if not isinstance(query, str) or not query or len(query) > limits.query_chars:
         raise bad_request(f"A query is a text of 1 to {limits.query_chars} characters.")

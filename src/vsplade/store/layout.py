@@ -1,8 +1,8 @@
 """What a segment must look like, checked before anything in it is followed.
 
 Two depths. ``check_layout`` looks at the header and at the arrays of places (a page's start, a term's list):
-it runs whenever a segment is opened, and after it no search can read outside of the file. ``misfits`` also
-looks at every posting: before a merge, when verifying, and when a small segment is opened.
+it runs whenever a segment is opened, and after it no search can read outside of the file. ``array_problems``
+also looks at every posting: before a merge, when verifying, and when a small segment is opened.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ def _check_inverted(container: Container, pages: int, vocabulary: int) -> None:
         raise damaged(container.path, f"the array {FULL}places leads out of its rows")
 
 
-def misfits(container: Container) -> Iterator[str]:
+def array_problems(container: Container) -> Iterator[str]:
     """Postings that cannot be; of a segment that ``check_layout`` has passed."""
     header = container.header
-    yield from vectors_that_cannot_be(
+    yield from impossible_vectors(
         container["forward.starts"],
         container["forward.terms"],
         container["forward.weights"],
@@ -109,7 +109,7 @@ def misfits(container: Container) -> Iterator[str]:
         yield "the searchable structure does not fit the pages"
 
 
-def vectors_that_cannot_be(
+def impossible_vectors(
     starts: NDArray[np.uint64], terms: Array, weights: NDArray[np.float32], vocabulary: int
 ) -> Iterator[str]:
     if len(terms) == 0:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vsplade.errors import IndexFormatError
 from vsplade.store import manifest as manifests
 from vsplade.store.durable import damaged, missing
-from vsplade.store.layout import misfits
+from vsplade.store.layout import array_problems
 from vsplade.store.manifest import Manifest, SegmentEntry
 from vsplade.store.segment import Segment, hash_id
 from vsplade.store.state import StateFiles, StateReader
@@ -73,7 +73,7 @@ def segment_problems(segment: Segment) -> Iterator[str]:
         found = True
         yield problem.removeprefix(f"{segment.container.path}: ")
     if not found:
-        yield from misfits(segment.container)
+        yield from array_problems(segment.container)
 
 
 class Snapshot:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vsplade.encode.gpu.transfers import on
+from vsplade.encode.gpu.transfers import to_device
 
 
 def padded(sizes: Sequence[tuple[int, int]], side: int) -> tuple[int, int]:
@@ -48,7 +48,7 @@ class PageBatch:
     def picture(self, side: int) -> Tensor:
         """(n, H, W), sides multiples of ``side``, the last row and column of each repeated to the end."""
         height, width = padded(self.sizes, side)
-        device, size = self.levels.device, on(self.sizes, self.levels.device, torch.int32)
+        device, size = self.levels.device, to_device(self.sizes, self.levels.device, torch.int32)
         row = torch.arange(height, device=device, dtype=torch.int32)[None].minimum(size[:, :1] - 1)
         column = torch.arange(width, device=device, dtype=torch.int32)[None].minimum(size[:, 1:] - 1)
         place = (self.start[:, None] + row * size[:, 1:])[:, :, None] + column[:, None]

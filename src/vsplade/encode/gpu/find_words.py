@@ -14,7 +14,7 @@ from vsplade.encode.gpu.detect_torch import Found, best_terms
 from vsplade.encode.gpu.network import Reader, cell_features
 from vsplade.encode.gpu.pipeline import Steps
 from vsplade.encode.gpu.resize_torch import shrink
-from vsplade.encode.gpu.transfers import fetch, on, rows_of
+from vsplade.encode.gpu.transfers import fetch, rows_of, to_device
 from vsplade.encode.reader.detect import LEAST_READ
 from vsplade.encode.reader.ink_windows import BLOCK, CELL
 from vsplade.pages.resize import fit_size
@@ -65,7 +65,7 @@ class WordFinder:
         together = min(LARGER_PAGES, len(batch.sizes))
         for some in (numbers[at : at + together] for at in range(0, len(numbers), together)):
             spare = together - len(some)
-            these = on(some + some[:1] * spare, self.device, torch.int64)
+            these = to_device(some + some[:1] * spare, self.device, torch.int64)
             old, new = ([sizes[n] for n in some] + [(1, 1)] * spare for sizes in (batch.sizes, larger))
             copies.append((shrink(whole[these], old, new, *room), new))
             chosen.append(these)
@@ -87,7 +87,7 @@ class WordFinder:
     def _look(self, copies: Sequence[tuple[Tensor, list[tuple[int, int]]]]) -> Steps[tuple[Found, list[int]]]:
         """The word cells of all copies of the pages, one copy after the other, and how many each has."""
         device, seen = self.device, []
-        all_sizes = on([sizes for _, sizes in copies], device, torch.int64)
+        all_sizes = to_device([sizes for _, sizes in copies], device, torch.int64)
         for (picture, _), size in zip(copies, all_sizes, strict=True):
             word, fine, coarse, _ = self.trunk((255 - picture)[:, None] / 255)
             rows = torch.arange(word.shape[1], device=device) * CELL + CELL // 2

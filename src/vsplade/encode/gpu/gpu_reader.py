@@ -32,8 +32,8 @@ from vsplade.encode.gpu.bigrams_torch import BatchStanding, NeighboursOnDevice
 from vsplade.encode.gpu.detect_torch import Found, load_network
 from vsplade.encode.gpu.find_words import WordFinder, reading_size
 from vsplade.encode.gpu.fuse_convs import can_fuse, fuse
-from vsplade.encode.gpu.pipeline import HOST_ONLY, Steps, Turns, finish
-from vsplade.encode.gpu.transfers import fetch, on, rows_of
+from vsplade.encode.gpu.pipeline import HOST_ONLY, Steps, StreamScheduler, finish
+from vsplade.encode.gpu.transfers import fetch, rows_of, to_device
 from vsplade.encode.hash_bits import DOUBT
 from vsplade.encode.reader.bigrams import CANDIDATES, PAIRS, TOLD, WHOLE, Kept
 from vsplade.encode.reader.detect import Cells
@@ -83,13 +83,13 @@ class TorchReaderEncoder(WordFinder, ReaderEncoder):
         self._streams = [torch.cuda.Stream(self.device) if cuda else None for _ in range(LANES)]
 
     @cached_property
-    def turns(self) -> Turns[list[SparseVector]]:
-        turns: Turns[list[SparseVector]] = Turns(self._streams)
-        weakref.finalize(self, turns.close)
-        return turns
+    def scheduler(self) -> StreamScheduler[list[SparseVector]]:
+        scheduler: StreamScheduler[list[SparseVector]] = StreamScheduler(self._streams)
+        weakref.finalize(self, scheduler.close)
+        return scheduler
 
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
-        turns, packers = self.turns, ThreadPoolExecutor(PACKERS, thread_name_prefix="reader-pack")
+        scheduler, packers = self.scheduler, ThreadPoolExecutor(PACKERS, thread_name_prefix="reader-pack")
 
         def pack(images: list[Image.Image], answer: Future[list[SparseVector]]) -> None:
             if answer.cancelled():
@@ -97,7 +97,7 @@ class TorchReaderEncoder(WordFinder, ReaderEncoder):
             try:
                 packed = self.pack(images)
                 images.clear()  # the renderer may write over them now
-                turns.put(self._encode(packed), answer)
+                scheduler.put(self._encode(packed), answer)
             except Exception as error:  # whoever asks for the answer raises it
                 answer.set_exception(error)
 
@@ -151,7 +151,7 @@ class TorchReaderEncoder(WordFinder, ReaderEncoder):
 
     def send(self, packed: Packed) -> PageBatch:
         levels = packed.levels.to(self.device, non_blocking=True)
-        start = on(packed.start, self.device, torch.int32)
+        start = to_device(packed.start, self.device, torch.int32)
         return PageBatch(levels, start, packed.sizes, packed.pages, packed.askew)
 
     @torch.inference_mode()

@@ -40,7 +40,7 @@ def finish(steps: Steps[T]) -> T:
 
 
 @dataclass(eq=False)
-class _Turn(Generic[T]):
+class _Work(Generic[T]):
     steps: Steps[T]
     answer: Future[T]
     stream: Any
@@ -81,7 +81,7 @@ class _Turn(Generic[T]):
             self.go_on()
 
 
-class Turns(Generic[T]):
+class StreamScheduler(Generic[T]):
     """As many pieces of work at a time as there are streams; the oldest that can go on goes first.
 
     Whoever does not want an answer any more cancels it: the work is then left where it is.
@@ -92,7 +92,7 @@ class Turns(Generic[T]):
         self._free = list(streams)
         # one waits for its turn, so that it can begin at once; more would only hold memory
         self._next: Queue[tuple[Steps[T], Future[T]] | None] = Queue(1)
-        self._active: list[_Turn[T]] = []
+        self._active: list[_Work[T]] = []
         self._ending = False
         self._host = ThreadPoolExecutor(1, thread_name_prefix="reader-host")
         self._thread = threading.Thread(target=self._run, name="reader-gpu", daemon=True)
@@ -115,15 +115,15 @@ class Turns(Generic[T]):
 
     def _go_on(self) -> None:
         """One step of one of them."""
-        turn = next((turn for turn in self._active if turn.can_go_on), self._active[0])
-        if turn.answer.cancelled():
-            turn.steps.close()
-        elif turn.go_on():
+        work = next((work for work in self._active if work.can_go_on), self._active[0])
+        if work.answer.cancelled():
+            work.steps.close()
+        elif work.go_on():
             return
-        elif not turn.answer.done():
-            self._host.submit(turn.end)
-        self._active.remove(turn)
-        self._free.append(turn.stream)
+        elif not work.answer.done():
+            self._host.submit(work.end)
+        self._active.remove(work)
+        self._free.append(work.stream)
 
     def _begin(self) -> bool:
         """Takes what waits, if there is a stream for it; False when all is done and no more will come."""
@@ -135,5 +135,5 @@ class Turns(Generic[T]):
             if job is None:
                 self._ending = True
             else:
-                self._active.append(_Turn(*job, self._free.pop()))
+                self._active.append(_Work(*job, self._free.pop()))
         return bool(self._active)

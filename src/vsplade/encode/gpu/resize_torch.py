@@ -16,7 +16,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from vsplade.encode.gpu.transfers import kernels, on
+from vsplade.encode.gpu.transfers import kernels, to_device
 from vsplade.pages.resize import LANCZOS_LOBES
 
 _GAP = 2.0
@@ -33,7 +33,7 @@ def shrink(pages: Tensor, old: Sizes, new: Sizes, height: int, width: int) -> Te
     last row and column repeated to the end.
     """
     sides = [[(a[axis], b[axis]) for a, b in zip(old, new, strict=True)] for axis in (1, 0)]
-    numbers = on(sides, pages.device, torch.float64)
+    numbers = to_device(sides, pages.device, torch.float64)
     across = _filter(sides[0], numbers[0], pages.shape[2], width, pages)
     narrow = torch.bmm(pages, across.transpose(1, 2)).round_().clamp_(0, 255)
     down = _filter(sides[1], numbers[1], pages.shape[1], height, pages)
@@ -65,7 +65,10 @@ def kernel_works(device: torch.device) -> bool:
     if kernels() is None:
         return False
     sides = [(96, 64), (96, 40), (90, 11), (31, 40)]
-    like, numbers = torch.zeros(1, dtype=torch.float16, device=device), on(sides, device, torch.float64)
+    like, numbers = (
+        torch.zeros(1, dtype=torch.float16, device=device),
+        to_device(sides, device, torch.float64),
+    )
     try:
         made, expected = (
             work(sides, numbers, 128, 72, like) for work in (_filter_by_kernel, _filter_by_torch)

@@ -23,7 +23,7 @@ def kernels() -> Any:
     return reader_kernels
 
 
-def on(numbers: Sequence[Any], device: torch.device, kind: Any) -> Tensor:
+def to_device(numbers: Sequence[Any], device: torch.device, kind: Any) -> Tensor:
     """A small tensor, without waiting for the device."""
     plain = torch.tensor(numbers, dtype=kind)
     return plain.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else plain.to(device)

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from vsplade.encode.gpu.pipeline import HOST_ONLY, Steps, Turns, finish
+from vsplade.encode.gpu.pipeline import HOST_ONLY, Steps, StreamScheduler, finish
 
 
 class Event:
@@ -33,7 +33,7 @@ def work(name: str, log: list[str], waits: list[int]) -> Steps[str]:
     return name.upper()
 
 
-def run(turns: Turns[str], pieces: list[Steps[str]]) -> list[Future[str]]:
+def run(turns: StreamScheduler[str], pieces: list[Steps[str]]) -> list[Future[str]]:
     answers: list[Future[str]] = [Future() for _ in pieces]
     for piece, answer in zip(pieces, answers, strict=True):
         turns.put(piece, answer)
@@ -55,7 +55,7 @@ def test_one_goes_on_while_another_waits() -> None:
         both_are_there.wait(5)
         return (yield from work("a", log, [1000, 0]))
 
-    turns: Turns[str] = Turns([None, None])
+    turns: StreamScheduler[str] = StreamScheduler([None, None])
     answers: list[Future[str]] = [Future(), Future()]
     turns.put(waiting(), answers[0])
     turns.put(work("b", log, [0, 0]), answers[1])
@@ -68,7 +68,7 @@ def test_one_goes_on_while_another_waits() -> None:
 def test_more_work_than_streams() -> None:
     log: list[str] = []
     pieces = [work(name, log, [2, 0, 1]) for name in "abcdefg"]
-    assert [answer.result(1) for answer in run(Turns([None, None]), pieces)] == list("ABCDEFG")
+    assert [answer.result(1) for answer in run(StreamScheduler([None, None]), pieces)] == list("ABCDEFG")
     assert len(log) == 21
 
 
@@ -78,7 +78,7 @@ def test_an_error_is_the_answer_and_the_others_go_on() -> None:
         raise ValueError("odd page")
 
     log: list[str] = []
-    first, second = run(Turns([None]), [broken(), work("a", log, [0])])
+    first, second = run(StreamScheduler([None]), [broken(), work("a", log, [0])])
     with pytest.raises(ValueError, match="odd page"):
         first.result(1)
     assert second.result(1) == "A"
@@ -94,7 +94,7 @@ def test_a_cancelled_answer_ends_its_work_and_no_other() -> None:
         finally:
             left.append(name)
 
-    turns: Turns[str] = Turns([None])
+    turns: StreamScheduler[str] = StreamScheduler([None])
     answers: list[Future[str]] = [Future() for _ in range(5)]
     with ThreadPoolExecutor(5) as threads:
         puts = [threads.submit(turns.put, endless(f"{n}"), answer) for n, answer in enumerate(answers[:4])]
@@ -120,7 +120,7 @@ def test_cancelled_too_late_is_not_cancelled() -> None:
         assert answer.cancel()
         return "nobody hears it"
 
-    turns: Turns[str] = Turns([None])
+    turns: StreamScheduler[str] = StreamScheduler([None])
     turns.put(steps(), answer)
     after: Future[str] = Future()
     turns.put(work("b", [], [0]), after)
@@ -138,7 +138,7 @@ def test_what_needs_no_device_is_done_in_another_thread() -> None:
             raise ValueError("odd page")
         return f"{here} {threading.current_thread().name}"
 
-    one, two, three = run(Turns([None]), [steps(), steps(fails=True), steps()])
+    one, two, three = run(StreamScheduler([None]), [steps(), steps(fails=True), steps()])
     assert one.result(1).split() == ["reader-gpu", "reader-host_0"]
     with pytest.raises(ValueError, match="odd page"):
         two.result(1)
@@ -157,6 +157,6 @@ def test_a_device_that_fails_is_no_endless_wait() -> None:
         yield Broken()
         return "never"
 
-    for answer in run(Turns([None, None]), [steps(), steps(), steps()]):
+    for answer in run(StreamScheduler([None, None]), [steps(), steps(), steps()]):
         with pytest.raises(RuntimeError, match="gone"):
             answer.result(1)
