@@ -14,6 +14,7 @@ pytest.importorskip("transformers")
 
 from PIL import Image
 
+from vsplade.train import fast_layers
 from vsplade.train.fast_layers import Speed
 from vsplade.train.loop import Run, Trainer
 from vsplade.train.pairs import FolderPairs
@@ -68,6 +69,23 @@ def test_loss_and_gradients_are_transformers(
     assert again == pytest.approx(loss, rel=1e-5)
     assert ours.keys() == gradients.keys()
     assert len(ours) > 10
+    for name, gradient in gradients.items():
+        scale = float(gradient.abs().max())
+        assert torch.allclose(ours[name], gradient, atol=1e-4 * scale + 1e-9), name
+
+
+@pytest.mark.parametrize("kept", [0, 99])
+@pytest.mark.parametrize("sizes", [((128, 128), (128, 128)), ((128, 64), (128, 128))])
+def test_the_pass_without_padding_learns_the_same(
+    backbone: Path, tmp_path: Path, sizes: tuple[tuple[int, int], ...], kept: int, monkeypatch: Any
+) -> None:
+    images = pairs(tmp_path / "pages", sizes)
+    loss, gradients, _ = found(backbone, tmp_path / "a", images, Speed(fused=False))
+    monkeypatch.setattr(fast_layers, "can_pack", lambda *_: True)
+    monkeypatch.setattr(fast_layers.LearningText, "_pass", None)
+    again, ours, _ = found(backbone, tmp_path / "b", images, Speed(kept=kept))
+    assert again == pytest.approx(loss, rel=1e-5)
+    assert ours.keys() == gradients.keys()
     for name, gradient in gradients.items():
         scale = float(gradient.abs().max())
         assert torch.allclose(ours[name], gradient, atol=1e-4 * scale + 1e-9), name
