@@ -22,6 +22,7 @@ from vsplade.encode.modernvbert.model import SpladeModel
 from vsplade.encode.modernvbert.packed import Packing, can_pack
 from vsplade.encode.modernvbert.text_tower import FULL, TextTower
 from vsplade.encode.modernvbert.tower import Tower
+from vsplade.encode.modernvbert.tower_eight import EightBitTower
 from vsplade.train import fused_text
 from vsplade.train.fused_text import Product
 from vsplade.train.lora import LoraLinear
@@ -41,14 +42,19 @@ class Speed:
     """With gradient checkpointing: layers of each tower that keep their activations all the same."""
     fused: bool = True
     """On a GPU in half precision: the text layers without padding, and with a way back of their own."""
+    eight_bits: bool = False
+    """8-bit products in a vision tower that does not learn."""
 
 
 class FrozenEyes:
     """Tiles of bytes to what the vision tower sees, outside of autocast, in the precision of products."""
 
-    def __init__(self, vision: Any, kind: torch.dtype, mean: float, deviation: float) -> None:
+    def __init__(self, vision: Any, kind: torch.dtype, settings: Any, eight_bits: bool) -> None:
         same = vision.post_layernorm.weight.dtype == kind
-        self._tower = Tower(vision if same else copy.deepcopy(vision).to(kind), mean, deviation)
+        tower = EightBitTower if eight_bits else Tower
+        self._tower = tower(
+            vision if same else copy.deepcopy(vision).to(kind), settings.mean, settings.deviation
+        )
 
     def __call__(self, tiles: Tensor) -> Tensor:
         with torch.autocast(tiles.device.type, enabled=False):
@@ -150,7 +156,7 @@ class FastLayers:
         vision, text = model.body.vision_model, model.body.text_model
         frozen = not any(p.requires_grad for p in vision.parameters())
         if speed.own_passes and frozen and Tower.fits(vision):
-            self.eyes = FrozenEyes(vision, kind, settings.mean, settings.deviation)
+            self.eyes = FrozenEyes(vision, kind, settings, speed.eight_bits)
         if speed.own_passes and LearningText.fits(text):
             keep = speed.kept if checkpointing else len(text.layers)
             self.text = LearningText(text, kind, speed, keep)

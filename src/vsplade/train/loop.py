@@ -87,8 +87,9 @@ class Trainer:
         kind = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
         self.fast = FastLayers(self.model, run.speed, kind, config.gradient_checkpointing, self.settings)
         self.optimizer = torch.optim.AdamW(
-            self.learned.values(), lr=config.rate, weight_decay=config.weight_decay, foreach=False
-        )
+            self.learned.values(), lr=config.rate, weight_decay=config.weight_decay, foreach=False,
+            fused=self.pinned,
+        )  # fmt: skip
         self.plan = BatchPlan(config, images.groups, self.world.size)
         self.loader = Loader(
             config, self.plan, self.processor, images, self.world.rank, run.threads, self.pinned

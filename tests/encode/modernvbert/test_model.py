@@ -15,7 +15,7 @@ tokenizers = pytest.importorskip("tokenizers")
 
 from safetensors.torch import load_file  # noqa: E402
 
-from vsplade.encode.modernvbert import checkpoint, tower  # noqa: E402
+from vsplade.encode.modernvbert import checkpoint, text_tower, tower  # noqa: E402
 from vsplade.encode.modernvbert.processor import PageProcessor  # noqa: E402
 from vsplade.errors import InputError  # noqa: E402
 
@@ -191,6 +191,32 @@ def test_query_activations(tmp_path: Path) -> None:
         assert checkpoint.load(tmp_path / activation).model.query_activation == activation
     with pytest.raises(InputError, match="softplus"):
         checkpoint.load(folder, activation="gelu")
+
+
+def test_text_without_padding_is_the_same(released: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = checkpoint.load(released).model
+    ids = torch.randint(0, 500, (3, 50))
+    mask = torch.ones_like(ids)
+    mask[1, 30:] = mask[2, 1:] = 0
+    with torch.inference_mode():
+        assert model.for_encoding(0.5, 0.5)
+        wanted = [model(ids, seen).logits for seen in (None, mask)]
+        monkeypatch.setattr(text_tower, "can_pack", lambda *_: True)
+        monkeypatch.setattr(text_tower.TextTower, "_seen", None)
+        for seen, exact in zip((None, mask), wanted, strict=True):
+            torch.testing.assert_close(model(ids, seen).logits, exact, atol=1e-5, rtol=1e-4)
+
+
+def test_eight_bits_change_little(released: Path) -> None:
+    model = checkpoint.load(released).model
+    tiles = torch.randint(0, 256, (3, 3, tiny.TILE, tiny.TILE), dtype=torch.uint8)
+    with torch.inference_mode():
+        assert model.for_encoding(0.5, 0.5)
+        exact = model.see(tiles)
+        assert model.for_encoding(0.5, 0.5, eight_bits=True)
+        coarse = model.see(tiles)
+    apart = (coarse - exact).norm() / exact.norm()
+    assert 1e-4 < apart < 0.1
 
 
 def test_the_encoding_towers_and_compiled_layers_change_nothing(

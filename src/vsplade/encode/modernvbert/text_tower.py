@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vsplade.encode.modernvbert.devices import kernels_run_on
+from vsplade.encode.modernvbert.packed import Packing, attend, can_pack
 from vsplade.encode.modernvbert.tower import Norm
 
 FULL = "full_attention"
@@ -52,6 +53,8 @@ class TextTower:
 
     @torch.no_grad()
     def __call__(self, inputs: Tensor, mask: Tensor | None) -> Tensor:
+        if can_pack(inputs.device, inputs.dtype):
+            return self._packed(inputs, mask)
         pages, length, width = inputs.shape
         seen = self._seen(length, mask, inputs.device)
         place = torch.arange(length, device=inputs.device).unsqueeze(0)
@@ -66,6 +69,21 @@ class TextTower:
             x.addmm_(mixed.transpose(1, 2).reshape(-1, width), layer.out)
             x.addmm_(gate(functional.linear(layer.between(x), layer.wide)), layer.narrow)
         return self.last(x).view(pages, length, width)
+
+    def _packed(self, inputs: Tensor, mask: Tensor | None) -> Tensor:
+        """Without padding, and near positions only where a layer looks at no others."""
+        packing = Packing.of(*inputs.shape[:2], mask, inputs.device)
+        place = torch.arange(inputs.shape[1], device=inputs.device).unsqueeze(0)
+        kinds = {layer.kind for layer in self.layers}
+        turns = {kind: [packing.turned(t) for t in self.turns(inputs, place, kind)] for kind in kinds}
+        x = self.first(packing.pack(inputs))
+        for layer in self.layers:
+            qkv = functional.linear(x if layer.before is None else layer.before(x), layer.qkv)
+            rotate(qkv, *turns[layer.kind], self.heads)
+            mixed, _ = attend(qkv, packing, self.heads, -1 if layer.kind == FULL else self.window)
+            x.addmm_(mixed, layer.out)
+            x.addmm_(gate(functional.linear(layer.between(x), layer.wide)), layer.narrow)
+        return packing.unpack(self.last(x))
 
     def _seen(self, length: int, mask: Tensor | None, device: torch.device) -> dict[bool, Tensor | None]:
         """Who sees whom: far and near. Padding sees itself, so that it stays a number."""

@@ -90,7 +90,7 @@ class Tower:
         positions, width = self.places.shape
         x = self.places.repeat(len(tiles), 1)
         x.addmm_(self._patches(tiles), self.first)
-        with attention_order(tiles.is_cuda and len(tiles) == TILES):
+        with attention_order(self._planned(tiles)):
             for layer in self.layers:
                 weight, bias = layer.qkv
                 qkv = functional.linear(layer.before(x), weight, bias)
@@ -99,6 +99,9 @@ class Tower:
                 x.addmm_(mixed.transpose(1, 2).reshape(-1, width), layer.out)
                 x.addmm_(_gelu_linear(layer.between(x), *layer.wide), layer.narrow)
         return self.last(x).view(len(tiles), positions, width)
+
+    def _planned(self, tiles: Tensor) -> bool:
+        return tiles.is_cuda and len(tiles) == TILES
 
     def _patches(self, tiles: Tensor) -> Tensor:
         kind, patch, edge = self.first.dtype, self.patch, tiles.shape[-1]
