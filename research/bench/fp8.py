@@ -25,9 +25,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from research.bench.full_size import write_model
 from research.bench.paper_encoding import draw_pages, load_pages, seconds
+from research.bench.paper_step import Facts
 from vsplade.encode import load_encoder
-from vsplade.evaluate.evaluator import evaluate_dataset
-from vsplade.evaluate.hub import open_dataset
+from vsplade.encode.modernvbert.tower import Norm
+from vsplade.encode.modernvbert.tower_eight import gelu_rows, launch_gelu_to_eight, norm_rows
 from vsplade.types import Page, SparseVector
 
 KIND = torch.float8_e4m3fn
@@ -80,6 +81,9 @@ def _cosine(a: SparseVector, b: SparseVector) -> float:
 
 
 def quality(encoder: Any, name: str, data: Path | None) -> dict[str, object]:
+    from vsplade.evaluate.evaluator import evaluate_dataset
+    from vsplade.evaluate.hub import open_dataset
+
     dataset = open_dataset(name, data)
     exact = evaluate_dataset(dataset, encoder).measures["ndcg@5"]
     with EightBits():
@@ -87,29 +91,62 @@ def quality(encoder: Any, name: str, data: Path | None) -> dict[str, object]:
     return {"dataset": dataset.name, "ndcg@5": exact, "ndcg@5, 8 bits": coarse}
 
 
-def speed() -> list[dict[str, object]]:
-    """Milliseconds and TFLOP/s of each size, bfloat16 beside 8 bits with row scales."""
+def speed(keep: Callable[..., None]) -> None:
+    """Milliseconds and TFLOP/s of each size: bfloat16, 8 bits with row scales, with and without the faster sums,
+    and with one scale for all; then what rounding costs.
+    """
     device = torch.device("cuda")
-    rows: list[dict[str, object]] = []
+    bf16 = torch.bfloat16
     for wide, out in WIDTHS:
-        x, weight = (torch.randn(n, wide, device=device, dtype=torch.bfloat16) for n in (POSITIONS, out))
-        small_x, small_weight = x.to(KIND), weight.to(KIND)
-        by_row = torch.ones(POSITIONS, 1, device=device), torch.ones(1, out, device=device)
-        ways: dict[str, Callable[[], object]] = {
-            "bfloat16": lambda x=x, weight=weight: x @ weight.t(),  # type: ignore[misc]
-            "8 bits": lambda x=small_x, w=small_weight, scales=by_row: torch._scaled_mm(  # type: ignore[misc]
-                x, w.t(), *scales, out_dtype=torch.bfloat16
-            ),
-        }
-        row: dict[str, object] = {"in": wide, "out": out}
-        for name, work in ways.items():
-            spent = seconds(work, device, 10)
-            row |= {
-                f"{name}, ms": 1000 * spent,
-                f"{name}, TFLOP/s": 2 * POSITIONS * wide * out / spent / 1e12,
-            }
-        rows.append(row)
-    return rows
+        x, weight = (torch.randn(n, wide, device=device, dtype=bf16) for n in (POSITIONS, out))
+        row: dict[str, object] = {}
+        for name, work in ways(x, weight).items():
+            try:
+                spent = seconds(work, device, 7)
+            except RuntimeError as error:
+                row[name] = str(error)[:200]
+                continue
+            row[name] = [1000 * spent, 2 * POSITIONS * wide * out / spent / 1e12]
+        keep(**{f"{wide} to {out}: ms, TFLOP/s": row})
+    x, wide_x = (torch.randn(POSITIONS, width, device=device, dtype=bf16) for width in (768, 3072))
+    plain, more = torch.ones(768, device=device), torch.randn_like(x)
+    norm = Norm(plain, plain, 1e-6, plain)
+    works: dict[str, Callable[[], object]] = {
+        "norm": lambda: norm(x),
+        "norm, rounded": lambda: norm_rows(norm, x, None),
+        "sum and norm, rounded": lambda: norm_rows(norm, x, more),
+        "gelu, rounded": lambda: gelu_rows(wide_x),
+    }
+    for rows in (1, 2, 4, 8):
+        works[f"gelu, rounded, {rows} rows"] = lambda rows=rows: launch_gelu_to_eight(  # type: ignore[misc]
+            gelu_to_eight(), wide_x, rows
+        )
+    keep(rounding_ms={name: 1000 * seconds(work, device, 7) for name, work in works.items()})
+
+
+def gelu_to_eight() -> Any:
+    from vsplade.encode.modernvbert import kernels_eight
+
+    return kernels_eight.gelu_to_eight
+
+
+def ways(x: Tensor, weight: Tensor) -> dict[str, Callable[[], object]]:
+    small_x, small_weight = x.to(KIND), weight.to(KIND)
+    by_row = torch.ones(len(x), 1, device=x.device), torch.ones(1, len(weight), device=x.device)
+    one = torch.ones((), device=x.device), torch.ones((), device=x.device)
+
+    def scaled(scales: tuple[Tensor, Tensor], fast: bool) -> Callable[[], object]:
+        return lambda: torch._scaled_mm(
+            small_x, small_weight.t(), *scales, out_dtype=torch.bfloat16, use_fast_accum=fast
+        )
+
+    return {
+        "bfloat16": lambda: x @ weight.t(),
+        "8 bits, row scales": scaled(by_row, False),
+        "8 bits, row scales, fast sums": scaled(by_row, True),
+        "8 bits, one scale": scaled(one, False),
+        "8 bits, one scale, fast sums": scaled(one, True),
+    }
 
 
 def main() -> None:
@@ -120,9 +157,10 @@ def main() -> None:
     parser.add_argument("--dataset", help="also NDCG@5 on this data set, as vsplade eval takes it")
     parser.add_argument("--data", type=Path, help="where copies of the hub's data sets lie, as OWNER/NAME")
     parser.add_argument("--speed", action="store_true", help="time products on a GPU instead")
+    parser.add_argument("--out", default="fp8.json", help="where --speed writes")
     given = parser.parse_args()
     if given.speed:
-        print(json.dumps(speed(), indent=1))
+        speed(Facts(Path(given.out)).add)
         return
     with tempfile.TemporaryDirectory() as work:
         model = given.model or str(write_model(Path(work) / "model", given.small))

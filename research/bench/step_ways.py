@@ -11,6 +11,7 @@ come first, and none is begun after ``--limit`` seconds.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from typing import Any
 from research.bench.full_size import write_model
 from research.bench.paper_encoding import kernel_shares, wait
 from research.bench.paper_step import COUNTED, H200, Facts, first_pairs, product_flops, write_pairs
+from vsplade.encode.modernvbert import tower
 from vsplade.train.fast_layers import FastLayers, Speed
 
 START = time.monotonic()
@@ -34,19 +36,25 @@ class Way:
     speed: Speed
     checkpointing: bool = True
     profile: bool = False
+    tiles: int = 208
+    """That the vision tower sees at a time."""
 
 
 WAYS = (
-    Way("frozen eyes, own passes, activations kept", False, Speed(), False, True),
-    Way("frozen eyes, own passes, checkpointing", False, Speed()),
-    Way("frozen eyes, transformers, checkpointing", False, Speed(own_passes=False)),
-    Way("frozen eyes, own passes, activations kept, compiled", False, Speed(compile=True), False, True),
-    Way("adapted eyes, own text pass, 3 layers kept", True, Speed(kept=3), True, True),
+    Way("frozen eyes, without padding, activations kept", False, Speed(), False, True),
+    Way("the same, 104 tiles at a time", False, Speed(), False, tiles=104),
+    Way("the same, 8-bit products in the eyes", False, Speed(eight_bits=True), False, True),
+    Way("frozen eyes, own passes, activations kept", False, Speed(fused=False), False),
+    Way("frozen eyes, without padding, checkpointing", False, Speed()),
     Way(
-        "adapted eyes, own text pass, 3 layers kept, compiled", True, Speed(kept=3, compile=True), True, True
+        "frozen eyes, own passes, activations kept, compiled",
+        False, Speed(fused=False, compile=True), False, True,
     ),
-    Way("adapted eyes, transformers, checkpointing (as measured before)", True, Speed(own_passes=False)),
-)
+    Way("adapted eyes, text without padding, 3 layers kept", True, Speed(kept=3), True, True),
+    Way("adapted eyes, own text pass, 3 layers kept", True, Speed(fused=False, kept=3)),
+    Way("frozen eyes, transformers, checkpointing", False, Speed(own_passes=False)),
+    Way("adapted eyes, own text pass, 3 layers kept, compiled", True, Speed(fused=False, kept=3, compile=True)),
+)  # fmt: skip
 
 
 def counted(trainer: Any, batch: Any) -> tuple[float, float]:
@@ -93,6 +101,7 @@ def tried(trainer: Any, batch: Any, way: Way, repeats: int) -> dict[str, Any]:
     import torch
 
     on_gpu = trainer.device.type == "cuda"
+    tower.TILES = way.tiles  # type: ignore[misc]
     trainer.fast = fast(trainer, way.speed, way.checkpointing)
     if on_gpu:
         torch.cuda.empty_cache()
@@ -105,12 +114,53 @@ def tried(trainer: Any, batch: Any, way: Way, repeats: int) -> dict[str, Any]:
         wait(trainer.device)
         times.append(time.perf_counter() - start)
     found: dict[str, Any] = {"first_ms": 1000 * times[0], "step_ms": 1000 * sorted(times[1:])[repeats // 2]}
-    found |= {"loss": facts["loss"]}
+    found |= {"loss": facts["loss"], "gradient": facts["gradient"]}
     if on_gpu:
         found["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
         if way.profile:
             shares, longest = kernel_shares(lambda: trainer.advance([batch]), 1)
             found |= {"kernel_ms": shares, "longest_kernels_ms": longest}
+    return found
+
+
+GRADIENTS = {
+    "transformers, float32": (Speed(own_passes=False), "float32"),
+    "transformers": (Speed(own_passes=False), "bfloat16"),
+    "own passes": (Speed(fused=False), "bfloat16"),
+    "without padding": (Speed(), "bfloat16"),
+    "8-bit products in the eyes": (Speed(eight_bits=True), "bfloat16"),
+}
+
+
+def gradients(trainer: Any, batch: Any) -> dict[str, Any]:
+    """Losses and gradients of a few pairs by each pass, beside transformers' in float32."""
+    import torch
+
+    few = first_pairs(batch, COUNTED).to(trainer.device)
+    kept, config = trainer.fast, trainer.config
+    generator = torch.Generator().manual_seed(1)
+    before = {name: p.detach().clone() for name, p in trainer.learned.items()}
+    for name, parameter in trainer.learned.items():
+        if name.endswith(".up"):  # it starts at 0, where nothing reaches the other half
+            with torch.no_grad():
+                parameter.copy_(0.02 * torch.randn(parameter.shape, generator=generator))
+    found: dict[str, Any] = {}
+    exact: Any = None
+    for name, (speed, precision) in GRADIENTS.items():
+        trainer.config = dataclasses.replace(config, precision=precision)
+        trainer.fast = fast(trainer, speed, False)
+        trainer.optimizer.zero_grad(set_to_none=True)
+        loss = trainer.losses(few)[0].total
+        loss.backward()
+        whole = torch.cat([p.grad.flatten().double() for p in trainer.learned.values() if p.grad is not None])
+        exact = whole if exact is None else exact
+        cosine = float(whole @ exact / (whole.norm() * exact.norm()))
+        found[name] = {"loss": float(loss.detach()), "cosine": cosine, "length": float(whole.norm() / exact.norm())}
+    trainer.optimizer.zero_grad(set_to_none=True)
+    with torch.no_grad():
+        for name, parameter in trainer.learned.items():
+            parameter.copy_(before[name])
+    trainer.fast, trainer.config = kept, config
     return found
 
 
@@ -130,7 +180,7 @@ def trainer_for(given: argparse.Namespace, vision: bool) -> Any:
 def measure(given: argparse.Namespace) -> None:
     keep = Facts(Path(given.out)).add
     trainer, batch, work = None, None, (0.0, 0.0)
-    for way in [way for way in WAYS if way.speed.compile == given.compiled]:
+    for way in [way for way in WAYS if way.speed.compile == given.compiled][: given.only]:
         if time.monotonic() - START > given.limit:
             keep(**{way.name: "no time left"})
             continue
@@ -139,6 +189,8 @@ def measure(given: argparse.Namespace) -> None:
             trainer = trainer_for(given, way.vision)
             batch = batch or trainer.loader.make(0)
             work = counted(trainer, batch)
+            if given.gradients:
+                keep(**{f"gradients, adapted eyes: {way.vision}": gradients(trainer, batch)})
             keep(**{f"forward_tflop, adapted eyes: {way.vision}": [given.batch * part for part in work]})
         whole, eyes = (given.batch * part for part in work)
         useful = 2 * whole if way.vision else 2 * whole - eyes
@@ -161,6 +213,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=14)
     parser.add_argument("--small", action="store_true", help="a tiny model, to try this on a CPU")
     parser.add_argument("--compiled", action="store_true", help="the compiled ways instead of the others")
+    parser.add_argument("--gradients", action="store_true", help="compare the passes' gradients first")
+    parser.add_argument("--only", type=int, help="the first so many ways")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds after which no way is begun")
     parser.add_argument("--work", help="the folder for model and pages; default: a temporary one")
     parser.add_argument("--out", required=True)

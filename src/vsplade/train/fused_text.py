@@ -174,7 +174,7 @@ def launch_add_norm(
 
 def launch_add_norm_back(
     kernel: Any, whole: Tensor, weight: Tensor, to_out: Tensor, to_whole: Tensor | None, eps: float,
-    kind: torch.dtype, rows: int = 4,
+    kind: torch.dtype, rows: int = 2,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     to_out = to_out.contiguous()
     also = whole if to_whole is None else to_whole.contiguous()
