@@ -255,6 +255,14 @@ def test_export_to_ciff(index: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out.ciff").stat().st_size > 0
 
 
+@pytest.mark.parametrize("command", [("index", "files"), ("serve",), ("delete", "p1"), ("stats",)])
+def test_a_second_index_is_refused_where_one_is_meant(command: tuple[str, ...], tmp_path: Path) -> None:
+    """Not: the last one wins."""
+    told = vsplade(*command, "--index", tmp_path / "a", "--index", tmp_path / "b", code=2).stderr
+    assert "this command takes one index" in told
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_missing_choice_is_told_on_one_line() -> None:
     said = vsplade("import", "x.jsonl", "--index", "i", code=2).stderr
     assert said.splitlines()[0].endswith(

@@ -95,3 +95,10 @@ def test_eval(engine: str, tmp_path: Path) -> None:
 def test_what_is_for_folders_says_so(arguments: list[str]) -> None:
     told = run(*arguments, "--index", "milvus://127.0.0.1:1/pages", code=2)
     assert "for indexes in a folder" in json.dumps(told)
+
+
+def test_indexes_on_engines_are_not_joined(tmp_path: Path) -> None:
+    address = "milvus://127.0.0.1:1/pages"
+    for arguments in ([address, "-o", tmp_path / "all"], [tmp_path / "a", "-o", address]):
+        told = run("merge", *arguments, code=2)
+        assert f"{address}: joining is for indexes in a folder" in json.dumps(told)

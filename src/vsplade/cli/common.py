@@ -70,6 +70,16 @@ def _or_default(context: click.Context, option: click.Parameter, given: Where | 
     )
 
 
+def _only_one(context: click.Context, option: click.Parameter, given: tuple[Where, ...]) -> Where:
+    if len(given) > 1:
+        raise click.BadParameter(
+            "this command takes one index. `vsplade search` takes several, and `vsplade merge` joins them.",
+            context,
+            option,
+        )
+    return _or_default(context, option, given[0] if given else None)
+
+
 def folder_of(index: Where, what: str) -> Path:
     """For what concerns the files of an index."""
     if isinstance(index, Path):
@@ -82,8 +92,9 @@ index_option = click.option(
     "--index",
     "index_dir",
     metavar="DIR",
+    multiple=True,
     type=INDEX,
-    callback=_or_default,
+    callback=_only_one,
     help="The folder that holds the index, or its address on another engine (milvus://HOST:PORT/NAME). "
     "Default: the environment variable VSPLADE_INDEX, or .vsplade in this folder or one above it.",
 )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from vsplade.cli.common import (
+    INDEX,
     Number,
     count,
+    folder_of,
     json_option,
     note,
     print_json,
@@ -20,29 +21,31 @@ from vsplade.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from vsplade.backends.address import Where
     from vsplade.scale.capacity import Capacity
 
 
 @click.command()
-@click.argument("indexes", nargs=-1, required=True, metavar="INDEX INDEX...", type=click.Path(path_type=Path))
+@click.argument("indexes", nargs=-1, required=True, metavar="INDEX INDEX...", type=INDEX)
 @click.option(
     "-o",
     "--output",
     required=True,
     metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=INDEX,
     help="The folder of the new index.",
 )
 @json_option
-def merge(indexes: tuple[Path, ...], output: Path, as_json: bool) -> None:
+def merge(indexes: tuple[Where, ...], output: Where, as_json: bool) -> None:
     """Join indexes that were built apart into a new one. They stay as they are.
 
     All must be of one encoder, and no page's id may be in two of them. Every byte is verified on the way.
     """
     from vsplade.store.join_indexes import join_indexes
 
+    folders = [folder_of(index, "joining") for index in indexes]
     with progress_bar(None, "pages") as update:
-        pages, segments = join_indexes(indexes, output, update)
+        pages, segments = join_indexes(folders, folder_of(output, "joining"), update)
     if as_json:
         print_json({"index": str(output), "joined": len(indexes), "pages": pages, "segments": segments})
     else:
