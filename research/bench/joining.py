@@ -40,7 +40,7 @@ class JoiningOptions:
 
 def bench(options: JoiningOptions) -> dict[str, Any]:
     """Build indexes apart, join them, and search both ways. Times are processor times, of one thread."""
-    spec = CorpusSpec(options.pages)
+    spec = CorpusSpec(options.pages, piece_pages=min(50_000, -(-options.pages // options.parts)))
     where = Path(tempfile.mkdtemp(prefix="joining-", dir=options.folder))
     try:
         parts = [where / f"part{number}" for number in range(options.parts)]
