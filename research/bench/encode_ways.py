@@ -86,7 +86,7 @@ class Ways:
         if on_gpu:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-        tower.TILES = way.tiles  # type: ignore[misc]
+        tower.TILES = way.tiles
         encoder = self.encoder(**way.options)
         some = load_pages(self.paths[: encoder.options.batch], encoder.longest_edge, self.given.workers)
         ready = [encoder._prepare(page.image) for page in some]
@@ -151,7 +151,7 @@ def compared(one: NDArray[np.float32], other: NDArray[np.float32]) -> dict[str, 
 
 
 def found_again(pages: NDArray[np.float32], exact: NDArray[np.float32], queries: int = 20) -> float:
-    """NDCG@5 of finding each page by 5 of its terms, drawn by what its exact vector has above the mean page."""
+    """NDCG@5 of finding each page by 5 of its terms, drawn by what its exact vector has above the mean."""
     rng = np.random.default_rng(0)
     own = np.maximum(exact - exact.mean(0), 0).astype(np.float64)
     gains = []

@@ -92,8 +92,8 @@ def quality(encoder: Any, name: str, data: Path | None) -> dict[str, object]:
 
 
 def speed(keep: Callable[..., None]) -> None:
-    """Milliseconds and TFLOP/s of each size: bfloat16, 8 bits with row scales, with and without the faster sums,
-    and with one scale for all; then what rounding costs.
+    """Milliseconds and TFLOP/s of each size: bfloat16, 8 bits with row scales, with and without the faster
+    sums, and with one scale for all; then what rounding costs.
     """
     device = torch.device("cuda")
     bf16 = torch.bfloat16

@@ -81,7 +81,7 @@ def random_tensors(plain: dict[str, Any]) -> dict[str, Any]:
         tensors[name] = made.to(torch.bfloat16).view(empty.shape)
     # One term in a hundred can score, as many as a trained model's pages have.
     tensors["head.decoder.bias"].fill_(-1000.0)[::100] = 0.0
-    # So can the letters, which all texts of the benchmarks are made of: without them nothing would be learned.
+    # So can the letters, which all texts of the benchmarks are made of: or nothing would be learned.
     tensors["head.decoder.bias"][:256] = 0.0
     tensors["query.projection.bias"].fill_(0.54)
     return tensors

@@ -53,7 +53,10 @@ WAYS = (
     Way("adapted eyes, text without padding, 3 layers kept", True, Speed(kept=3), True, True),
     Way("adapted eyes, own text pass, 3 layers kept", True, Speed(fused=False, kept=3)),
     Way("frozen eyes, transformers, checkpointing", False, Speed(own_passes=False)),
-    Way("adapted eyes, own text pass, 3 layers kept, compiled", True, Speed(fused=False, kept=3, compile=True)),
+    Way(
+        "adapted eyes, own text pass, 3 layers kept, compiled",
+        True, Speed(fused=False, kept=3, compile=True),
+    ),
 )  # fmt: skip
 
 
@@ -101,7 +104,7 @@ def tried(trainer: Any, batch: Any, way: Way, repeats: int) -> dict[str, Any]:
     import torch
 
     on_gpu = trainer.device.type == "cuda"
-    tower.TILES = way.tiles  # type: ignore[misc]
+    tower.TILES = way.tiles
     trainer.fast = fast(trainer, way.speed, way.checkpointing)
     if on_gpu:
         torch.cuda.empty_cache()
@@ -155,7 +158,11 @@ def gradients(trainer: Any, batch: Any) -> dict[str, Any]:
         whole = torch.cat([p.grad.flatten().double() for p in trainer.learned.values() if p.grad is not None])
         exact = whole if exact is None else exact
         cosine = float(whole @ exact / (whole.norm() * exact.norm()))
-        found[name] = {"loss": float(loss.detach()), "cosine": cosine, "length": float(whole.norm() / exact.norm())}
+        found[name] = {
+            "loss": float(loss.detach()),
+            "cosine": cosine,
+            "length": float(whole.norm() / exact.norm()),
+        }
     trainer.optimizer.zero_grad(set_to_none=True)
     with torch.no_grad():
         for name, parameter in trainer.learned.items():

@@ -101,14 +101,17 @@ class LearningText:
         packing = Packing.of(pages, length, mask, inputs.device)
         place = torch.arange(length, device=inputs.device).unsqueeze(0)
         kinds = {layer.attention_type for layer in self.text.layers}
-        turns = {kind: [packing.turned(t) for t in self.text.rotary_emb(inputs, place, kind)] for kind in kinds}
+        turns = {
+            kind: [packing.turned(t) for t in self.text.rotary_emb(inputs, place, kind)] for kind in kinds
+        }
         x, y = self.text.embeddings.norm(packing.pack(inputs)), None
         for number, layer in enumerate(self.text.layers):
             kind, norm = layer.attention_type, _norm(layer.attn_norm)
             given = (
                 x, y, *turns[kind], packing, -1 if kind == FULL else self.window, norm and norm[0],
                 self._product(layer.attn.Wqkv), self._product(layer.attn.Wo), layer.mlp_norm.weight,
-                self._product(layer.mlp.Wi), self._product(layer.mlp.Wo), self.heads, float(layer.mlp_norm.eps),
+                self._product(layer.mlp.Wi), self._product(layer.mlp.Wo), self.heads,
+                float(layer.mlp_norm.eps),
             )  # fmt: skip
             if number < self.keep or not torch.is_grad_enabled():
                 x, y = fused_text.layer(*given)

@@ -11,7 +11,8 @@ def resample_axis(
     source, first, taps, out, total, inputs, outputs, inner, width, WIDE: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     """One axis of a picture of bytes seen as (outer, axis, inner): weighted sums along it, rounded. ``WIDE``
-    counts in 64 bits, whose divisions take ten times as long. ``width`` is a multiple of 8: eight loads are under way together.
+    counts in 64 bits, whose divisions take ten times as long. ``width`` is a multiple of 8: so many loads
+    are under way together.
     """
     block = tl.program_id(0).to(tl.int64) if WIDE else tl.program_id(0)
     at = block * BLOCK + tl.arange(0, BLOCK)

@@ -1,7 +1,7 @@
 """Texts and pages of a batch as one run of rows without padding, and attention that knows where each begins.
 
-torch's own kernel for such runs looks at near positions only, where a layer does; a mask would have it compute
-all of them. It takes half precision on a GPU.
+torch's own kernel for such runs looks at near positions only, where a layer does; with a mask it would
+compute all of them. It takes half precision on a GPU.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def can_pack(device: torch.device, kind: torch.dtype) -> bool:
 
 
 def attend(qkv: Tensor, packing: Packing, heads: int, window: int) -> tuple[Tensor, Kept]:
-    """(rows, 3 * width) to (rows, width); ``window`` positions on either side are seen, all where it is -1."""
+    """(rows, 3 * width) to (rows, width); ``window`` positions on either side are seen; -1: all."""
     q, k, v = qkv.view(len(qkv), 3, heads, -1).unbind(1)
     if not can_pack(qkv.device, qkv.dtype):
         chances = _chances(q, k, packing, window)
@@ -71,9 +71,7 @@ def attend(qkv: Tensor, packing: Packing, heads: int, window: int) -> tuple[Tens
     return out.reshape(len(qkv), -1), (out, sums, seed, unused)
 
 
-def attend_back(
-    to_out: Tensor, qkv: Tensor, kept: Kept, packing: Packing, heads: int, window: int
-) -> Tensor:
+def attend_back(to_out: Tensor, qkv: Tensor, kept: Kept, packing: Packing, heads: int, window: int) -> Tensor:
     """The gradient of ``qkv``."""
     q, k, v = qkv.view(len(qkv), 3, heads, -1).unbind(1)
     given = to_out.reshape(len(qkv), heads, -1)

@@ -72,14 +72,16 @@ class TextTower:
 
     def _packed(self, inputs: Tensor, mask: Tensor | None) -> Tensor:
         """Without padding, and near positions only where a layer looks at no others."""
-        packing = Packing.of(*inputs.shape[:2], mask, inputs.device)
-        place = torch.arange(inputs.shape[1], device=inputs.device).unsqueeze(0)
+        pages, length, _ = inputs.shape
+        packing = Packing.of(pages, length, mask, inputs.device)
+        place = torch.arange(length, device=inputs.device).unsqueeze(0)
         kinds = {layer.kind for layer in self.layers}
         turns = {kind: [packing.turned(t) for t in self.turns(inputs, place, kind)] for kind in kinds}
         x = self.first(packing.pack(inputs))
         for layer in self.layers:
             qkv = functional.linear(x if layer.before is None else layer.before(x), layer.qkv)
-            rotate(qkv, *turns[layer.kind], self.heads)
+            cosine, sine = turns[layer.kind]
+            rotate(qkv, cosine, sine, self.heads)
             mixed, _ = attend(qkv, packing, self.heads, -1 if layer.kind == FULL else self.window)
             x.addmm_(mixed, layer.out)
             x.addmm_(gate(functional.linear(layer.between(x), layer.wide)), layer.narrow)

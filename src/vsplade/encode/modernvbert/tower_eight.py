@@ -109,7 +109,5 @@ def launch_norm_to_eight(kernel: Any, norm: Norm, x: Tensor, added: Tensor | Non
 def launch_gelu_to_eight(kernel: Any, x: Tensor, rows: int = 1) -> Rounded:
     width = x.shape[1]
     out, scales = torch.empty_like(x, dtype=KIND), x.new_empty(len(x), 1, dtype=torch.float32)
-    kernel[(-(-len(x) // rows),)](
-        x, out, scales, len(x), width, R=rows, W=1 << (width - 1).bit_length()
-    )
+    kernel[(-(-len(x) // rows),)](x, out, scales, len(x), width, R=rows, W=1 << (width - 1).bit_length())
     return out, scales
