@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,24 @@ def test_the_client_is_missing(engine: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("vsplade.backends.connect.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=rf"vsplade\[{engine}\]"):
         open_index(f"{engine}://h/p")
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("import pkg_resources_of_old", r"cannot be loaded \(No module named 'pkg_resources_of_old'\)"),
+        ("raise ModuleNotFoundError('no', name='milvus_lite')", "needs the package milvus-lite"),
+    ],
+)
+def test_a_milvus_lite_that_cannot_be_loaded(
+    source: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pymilvus")
+    (tmp_path / "milvus_lite.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "milvus_lite", raising=False)
+    with pytest.raises(InputError, match=told):
+        open_index(f"milvus://{tmp_path}/x.db/pages")
 
 
 @pytest.mark.parametrize("engine", ENGINES)

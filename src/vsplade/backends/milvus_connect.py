@@ -25,9 +25,12 @@ def open_client(address: Address, where: str) -> MilvusClient:
         try:
             import milvus_lite  # noqa: F401
         except ImportError as error:
-            raise InputError(
-                f"{where}: a file needs the package milvus-lite. Run: pip install milvus-lite"
-            ) from error
+            missing = getattr(error, "name", None) or "milvus_lite"
+            if missing == "milvus_lite":
+                told = "a file needs the package milvus-lite. Run: pip install milvus-lite"
+            else:  # milvus-lite 2.5 takes pkg_resources, which newer setuptools no longer have
+                told = f"milvus-lite cannot be loaded ({error}). Run: pip install -U milvus-lite"
+            raise InputError(f"{where}: {told}") from error
         address.path.parent.mkdir(parents=True, exist_ok=True)
         uri = str(address.path)
     else:
