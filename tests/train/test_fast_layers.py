@@ -74,16 +74,17 @@ def test_loss_and_gradients_are_transformers(
         assert torch.allclose(ours[name], gradient, atol=1e-4 * scale + 1e-9), name
 
 
+@pytest.mark.parametrize("vision", [False, True])
 @pytest.mark.parametrize("kept", [0, 99])
 @pytest.mark.parametrize("sizes", [((128, 128), (128, 128)), ((128, 64), (128, 128))])
 def test_the_pass_without_padding_learns_the_same(
-    backbone: Path, tmp_path: Path, sizes: tuple[tuple[int, int], ...], kept: int, monkeypatch: Any
+    backbone: Path, tmp_path: Path, sizes: Any, kept: int, vision: bool, monkeypatch: Any
 ) -> None:
     images = pairs(tmp_path / "pages", sizes)
-    loss, gradients, _ = found(backbone, tmp_path / "a", images, Speed(fused=False))
+    loss, gradients, _ = found(backbone, tmp_path / "a", images, Speed(fused=False), lora_vision=vision)
     monkeypatch.setattr(fast_layers, "can_pack", lambda *_: True)
     monkeypatch.setattr(fast_layers.LearningText, "_pass", None)
-    again, ours, _ = found(backbone, tmp_path / "b", images, Speed(kept=kept))
+    again, ours, _ = found(backbone, tmp_path / "b", images, Speed(kept=kept), lora_vision=vision)
     assert again == pytest.approx(loss, rel=1e-5)
     assert ours.keys() == gradients.keys()
     for name, gradient in gradients.items():

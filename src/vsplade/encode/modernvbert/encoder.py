@@ -59,7 +59,7 @@ class ModernVBertOptions:
     bfloat16 on a GPU, float32 elsewhere.
     """
     batch: int = 0
-    """Pages at a time; 0: 16 on a GPU, 2 elsewhere."""
+    """Pages at a time; 0: 32 on a GPU, 2 elsewhere."""
     threads: int = 0
     """Pages that are prepared side by side; 0 is one for every core, or 4 where a GPU cuts the tiles."""
     top: int = 0
@@ -135,7 +135,7 @@ class ModernVBertEncoder:
         """Threads prepare pages while the network works on those before. On a GPU two batches are under way
         before the one ahead of them is read back: it need not wait for Python.
         """
-        batch = self.options.batch or (16 if self.on_gpu else 2)
+        batch = self.options.batch or (32 if self.on_gpu else 2)
         ahead = _IN_FLIGHT if self.on_gpu else 0
         waiting: deque[Future[Prepared]] = deque()
         running: deque[Running] = deque()

@@ -11,8 +11,7 @@ def resample_axis(
     source, first, taps, out, total, inputs, outputs, inner, width, WIDE: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     """One axis of a picture of bytes seen as (outer, axis, inner): weighted sums along it, rounded. ``WIDE``
-    counts in 64 bits, whose divisions take ten times as long. ``width`` is a multiple of 8: so many loads
-    are under way together.
+    counts in 64 bits, whose divisions take ten times as long.
     """
     block = tl.program_id(0).to(tl.int64) if WIDE else tl.program_id(0)
     at = block * BLOCK + tl.arange(0, BLOCK)
@@ -23,13 +22,11 @@ def resample_axis(
     begin = tl.load(first + number, mask=inside, other=0)
     base = (outer * inputs + begin) * inner + place
     total_weight = tl.zeros((BLOCK,), dtype=tl.float32)
-    for start in range(0, width, 8):
-        for step in tl.static_range(8):
-            tap = start + step
-            here = inside & (begin + tap < inputs)
-            weight = tl.load(taps + number * width + tap, mask=inside, other=0.0)
-            value = tl.load(source + base + tap * inner, mask=here, other=0).to(tl.float32)
-            total_weight += weight * value
+    for tap in range(0, width):
+        here = inside & (begin + tap < inputs)
+        weight = tl.load(taps + number * width + tap, mask=inside, other=0.0)
+        value = tl.load(source + base + tap * inner, mask=here, other=0).to(tl.float32)
+        total_weight += weight * value
     rounded = tl.minimum(tl.maximum(tl.floor(total_weight + 0.5), 0.0), 255.0)
     tl.store(out + at, rounded.to(tl.uint8), mask=inside)
 

@@ -63,7 +63,8 @@ def attend(qkv: Tensor, packing: Packing, heads: int, window: int) -> tuple[Tens
     q, k, v = qkv.view(len(qkv), 3, heads, -1).unbind(1)
     if not can_pack(qkv.device, qkv.dtype):
         chances = _chances(q, k, packing, window)
-        return torch.einsum("hqk,khd->qhd", chances, v).reshape(len(qkv), -1), (chances,)
+        mixed = torch.einsum("hqk,khd->qhd", chances, v.to(chances.dtype))
+        return mixed.reshape(len(qkv), -1).to(qkv.dtype), (chances,)
     out, sums, seed, unused, _ = torch.ops.aten._flash_attention_forward(
         q, k, v, packing.starts, packing.starts, packing.length, packing.length, 0.0, False, False,
         window_size_left=window, window_size_right=window,
@@ -77,6 +78,7 @@ def attend_back(to_out: Tensor, qkv: Tensor, kept: Kept, packing: Packing, heads
     given = to_out.reshape(len(qkv), heads, -1)
     if not can_pack(qkv.device, qkv.dtype):
         (chances,) = kept
+        q, k, v, given = (part.to(chances.dtype) for part in (q, k, v, given))
         to_chances = torch.einsum("qhd,khd->hqk", given, v)
         scores = chances * (to_chances - (to_chances * chances).sum(-1, keepdim=True)) * q.shape[-1] ** -0.5
         parts = (
@@ -90,11 +92,12 @@ def attend_back(to_out: Tensor, qkv: Tensor, kept: Kept, packing: Packing, heads
             given, q, k, v, out, sums, packing.starts, packing.starts, packing.length, packing.length, 0.0,
             False, seed, unused, window_size_left=window, window_size_right=window,
         )  # fmt: skip
-    return torch.stack(parts, 1).view(len(qkv), -1)
+    return torch.stack(parts, 1).view(len(qkv), -1).to(qkv.dtype)
 
 
 def _chances(q: Tensor, k: Tensor, packing: Packing, window: int) -> Tensor:
-    """(heads, rows, rows): by torch's plain operations, to compare with."""
+    """(heads, rows, rows): by torch's plain operations, to compare with; in float32 at least."""
+    q, k = (part.to(torch.promote_types(part.dtype, torch.float32)) for part in (q, k))
     place = torch.arange(len(q), device=q.device)
     page = torch.searchsorted(packing.starts.long(), place, right=True)
     seen = page[:, None] == page[None]

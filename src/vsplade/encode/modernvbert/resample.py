@@ -45,14 +45,7 @@ def weights(inputs: int, outputs: int) -> tuple[NDArray[np.int32], NDArray[np.fl
 @lru_cache(maxsize=64)
 def _weights_on(inputs: int, outputs: int, device: torch.device) -> tuple[Tensor, Tensor]:
     first, taps = weights(inputs, outputs)
-    if device.type == "cuda":
-        taps = whole_eights(taps)
     return torch.from_numpy(first).to(device), torch.from_numpy(taps).to(device)
-
-
-def whole_eights(taps: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Weights of 0 up to a multiple of 8, as the kernel wants them."""
-    return np.pad(taps, ((0, 0), (0, -taps.shape[1] % 8)))
 
 
 def _resize_axis(picture: Tensor, size: int, axis: int) -> Tensor:
