@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -41,7 +41,8 @@ class Speed:
     kept: int = 0
     """With gradient checkpointing: layers of each tower that keep their activations all the same."""
     fused: bool = True
-    """On a GPU in half precision: the text layers without padding, and with a way back of their own."""
+    """On a GPU in half precision, where only the text layers learn: they go without padding, and with a way
+    back of their own."""
     eight_bits: bool = False
     """8-bit products in a vision tower that does not learn."""
 
@@ -162,7 +163,8 @@ class FastLayers:
             self.eyes = FrozenEyes(vision, kind, settings, speed.eight_bits)
         if speed.own_passes and LearningText.fits(text):
             keep = speed.kept if checkpointing else len(text.layers)
-            self.text = LearningText(text, kind, speed, keep)
+            # Where the vision tower learns, too, the way back without padding is not shown to be as exact.
+            self.text = LearningText(text, kind, replace(speed, fused=speed.fused and frozen), keep)
         for layer in vision.encoder.layers[: speed.kept]:
             layer.gradient_checkpointing = False
         if speed.compile and not frozen:
