@@ -83,6 +83,7 @@ def test_the_pass_without_padding_learns_the_same(
     images = pairs(tmp_path / "pages", sizes)
     loss, gradients, _ = found(backbone, tmp_path / "a", images, Speed(fused=False), lora_vision=vision)
     monkeypatch.setattr(fast_layers, "can_pack", lambda *_: True)
+    monkeypatch.setattr(fast_layers, "of_text", lambda speed, _: speed)  # also where it is not the default
     monkeypatch.setattr(fast_layers.LearningText, "_pass", None)
     again, ours, _ = found(backbone, tmp_path / "b", images, Speed(kept=kept), lora_vision=vision)
     assert again == pytest.approx(loss, rel=1e-5)

@@ -47,6 +47,12 @@ class Speed:
     """8-bit products in a vision tower that does not learn."""
 
 
+def of_text(speed: Speed, frozen_eyes: bool) -> Speed:
+    """Where the vision tower learns, too, the way back without padding is not shown to be as exact at full
+    size: padding stays (docs/paper-model.md)."""
+    return replace(speed, fused=speed.fused and frozen_eyes)
+
+
 class FrozenEyes:
     """Tiles of bytes to what the vision tower sees, outside of autocast, in the precision of products."""
 
@@ -163,8 +169,7 @@ class FastLayers:
             self.eyes = FrozenEyes(vision, kind, settings, speed.eight_bits)
         if speed.own_passes and LearningText.fits(text):
             keep = speed.kept if checkpointing else len(text.layers)
-            # Where the vision tower learns, too, the way back without padding is not shown to be as exact.
-            self.text = LearningText(text, kind, replace(speed, fused=speed.fused and frozen), keep)
+            self.text = LearningText(text, kind, of_text(speed, frozen), keep)
         for layer in vision.encoder.layers[: speed.kept]:
             layer.gradient_checkpointing = False
         if speed.compile and not frozen:
