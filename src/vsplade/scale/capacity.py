@@ -41,7 +41,7 @@ MEANING_S = 1.6e-3
 """Of a search by meaning, too: a million pages, and not more for more."""
 POSTINGS_PER_S = 7.9e6
 """That one core builds an index of."""
-JOIN_BYTES_PER_S = 0.75e9
+JOIN_BYTES_PER_S = 0.53e9
 """That one core reads, writes and verifies when indexes are joined."""
 
 CPU_PAGE_S = 0.245
