@@ -39,6 +39,8 @@ from vsplade.types import Direction, SparseVector
 ORDINARY = 8.0
 SHRINK, WIDEST = 0.985, 0.5
 """Constants are drawn from a range around the best that becomes narrower from draw to draw."""
+MOST_SURE = 50.0
+"""Beyond it trust is at its least, and its exponential would not fit a float."""
 Array = np.ndarray[Any, Any]
 
 
@@ -62,12 +64,14 @@ class Questions:
 
     def ndcg(self, constants: Array) -> float:
         least, most, doubt, matched, covered = constants
-        trust = least + most / (1 + np.exp(matched * self.matched + covered * self.covered - doubt))
+        sure = np.minimum(matched * self.matched + covered * self.covered - doubt, MOST_SURE)
+        trust = least + most / (1 + np.exp(sure))
         scores = self.words + (trust * self.total)[:, None] * self.cosines
-        best = np.argpartition(-scores, CUT, axis=1)[:, :CUT]
+        best = np.argpartition(-scores, min(CUT, scores.shape[1]) - 1, axis=1)[:, :CUT]
         best = np.take_along_axis(best, np.argsort(-np.take_along_axis(scores, best, 1), axis=1), 1)
         discount = 1 / np.log2(np.arange(2, CUT + 2))
-        found = np.take_along_axis(self.gains, best, 1) @ discount
+        is_found = np.take_along_axis(scores, best, 1) > 0  # a page without a score is no result
+        found = (np.take_along_axis(self.gains, best, 1) * is_found) @ discount
         ideal = -np.sort(-self.gains, axis=1)[:, :CUT] @ discount
         return float((found / ideal).mean())
 
