@@ -127,12 +127,14 @@ def search(
     from vsplade.encode import load_encoder
     from vsplade.search.fused_search import READER_AND_TEXT, fused_search
     from vsplade.search.open_index import open_index
+    from vsplade.store.damage import damage_of
 
     index = open_index(index_dirs, encoder=load_encoder(encoder) if encoder else None)
     wanted = max(k, rerank_depth) if rerank else k
+    others = [open_index(where) for where in fuse_with]
     hits: Sequence[Hit]
     if fuse or fuse_with:
-        sources = _sources(index, fuse, fuse_with, words_only)
+        sources = _sources(index, fuse, others, words_only)
         shares = READER_AND_TEXT if weights is None and not fuse_with else parse_weights(weights)
         hits = fused_search(sources, query, wanted, shares, fusion, filters)
     elif weights is not None:
@@ -147,19 +149,21 @@ def search(
     if picture or open_best:
         show_marked(hits, picture, open_best)
     if as_json:
-        print_json(document(index, query, filters, hits, bool(snippets)))
+        damage = damage_of([index, *others])
+        print_json(document(index, query, filters, hits, bool(snippets), damage))
     else:
         snippets = sys.stdout.isatty() if snippets is None else snippets
         print_hits(index, query, hits, Shown(filters, min_score, words_only, explain, snippets))
 
 
-def _sources(index: PageIndex, text_layers: bool, others: Sequence[Where], words_only: bool) -> list[Source]:
+def _sources(
+    index: PageIndex, text_layers: bool, others: Sequence[PageIndex], words_only: bool
+) -> list[Source]:
     """The index, its text layers where asked for, and other indexes: what is joined into one ranking."""
     from vsplade.search.fused_search import text_layer, whole
-    from vsplade.search.open_index import open_index
 
     own = [whole(index, words_only), *([text_layer(index)] if text_layers else [])]
-    return own + [whole(open_index(where), words_only) for where in others]
+    return own + [whole(other, words_only) for other in others]
 
 
 def reranked(query: str, hits: Sequence[Hit], model: str, depth: int) -> Sequence[Hit]:

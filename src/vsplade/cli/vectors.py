@@ -240,7 +240,7 @@ def export(index_dir: Where, output: str, form: str, scale: float, as_json: bool
     """Write the vectors of an index in another engine's format."""
     from vsplade.search.open_index import open_index
 
-    index = open_index(index_dir)
+    index = open_index(index_dir, whole=True)
     if form == PARQUET:
         from vsplade.exchange.parquet_index import export_parquet
 

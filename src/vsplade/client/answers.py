@@ -82,6 +82,20 @@ class RemoteHit:
 
 
 @dataclass(frozen=True, slots=True)
+class OutOfReach:
+    """Pages that no search finds until the server's index is repaired, and the files to index again."""
+
+    pages: int
+    segments: tuple[str, ...]
+    files: tuple[str, ...]
+    message: str
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> OutOfReach:
+        return cls(given["pages"], tuple(given["segments"]), tuple(given["files"]), given["message"])
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResult:
     """A query's results, best first."""
 
@@ -95,13 +109,18 @@ class SearchResult:
     """What in the query was not understood as it may have been meant."""
     message: str | None = None
     """Which words no page holds, or why there are no hits; None where every word was found."""
+    damaged: OutOfReach | None = None
+    """Which pages were not searched, because a part of the server's index is damaged; None: none."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> SearchResult:
         hits = tuple(RemoteHit.of(hit) for hit in given["hits"])
         words = tuple(WordMatch(**word) for word in given["words"])
         notes, message = tuple(given["notes"]), given["message"]
-        return cls(given["query"], hits, given["took_ms"], given["generation"], words, notes, message)
+        damaged = OutOfReach.of(given["damaged"]) if given.get("damaged") else None
+        return cls(
+            given["query"], hits, given["took_ms"], given["generation"], words, notes, message, damaged
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ class CommitView:
         self._choice = choice
         self._budget = budget
         self._kept_masks: dict[Filter, Masks] = {}
+        self.read_whole = False
+        """Every byte of it was verified, after damage had shown."""
 
     @cached_property
     def meaning(self) -> MeaningEngine:

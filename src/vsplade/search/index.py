@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode import as_built
-from vsplade.errors import InputError
+from vsplade.errors import IndexFormatError, InputError, VspladeWarning
 from vsplade.search.adaptive_engine import WorkBudget, checked_engine
 from vsplade.search.commit_view import CommitView
 from vsplade.search.contents import Contents, contents_of_snapshot
@@ -21,6 +22,7 @@ from vsplade.search.page_index import BatchRequest, FilterLike, PageIndex, Query
 from vsplade.search.query_plan import WORDS_ALONE, Mix, Ranking
 from vsplade.search.word_lookup import status
 from vsplade.store import verify
+from vsplade.store.damage import Damage
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import JsonValue
 from vsplade.store.segment import StoredPage
@@ -42,23 +44,31 @@ class Index(PageIndex):
     "numba".
     """
 
-    def __init__(self, folder: Folders, encoder: Encoder | None = None, *, engine: str = "auto") -> None:
+    def __init__(
+        self, folder: Folders, encoder: Encoder | None = None, *, engine: str = "auto", whole: bool = False
+    ) -> None:
         super().__init__(encoder)
+        self._whole = whole
         several = [folder] if isinstance(folder, str | os.PathLike) else folder
         self.folders = tuple(map(Path, several))
         self.where = " + ".join(map(str, self.folders))
         self._choice = checked_engine(engine)
         self._budget = WorkBudget()
-        self._use(load_commit(self.folders))
+        self._use(load_commit(self.folders, reduced=not whole))
 
     @classmethod
-    def open(cls, folder: Folders, encoder: Encoder | None = None, *, engine: str = "auto") -> Index:
+    def open(
+        cls, folder: Folders, encoder: Encoder | None = None, *, engine: str = "auto", whole: bool = False
+    ) -> Index:
         """Open the newest commit. Without ``encoder`` the one that the index names is loaded when needed.
 
         A list of folders opens several indexes as one, with the results of the one that ``vsplade merge``
         would make of them. They must be of one encoder, and no id may be in two of them.
+
+        Segments that are damaged are left out, with a VspladeWarning, and ``damage`` tells of them.
+        ``whole``: they are an error instead.
         """
-        return cls(folder, encoder, engine=engine)
+        return cls(folder, encoder, engine=engine, whole=whole)
 
     @property
     def places(self) -> Sequence[Path | str]:
@@ -71,6 +81,12 @@ class Index(PageIndex):
         return self.folders[0]
 
     def _use(self, snapshot: Snapshot) -> None:
+        if snapshot.damage is not None:
+            if not snapshot.segments:
+                raise IndexFormatError(
+                    f"{self.where}: no part of this index is sound. {snapshot.damage.message}"
+                )
+            warnings.warn(f"{self.where}: {snapshot.damage.message}", VspladeWarning, stacklevel=4)
         if self._encoder is not None:
             stored = EncoderIdentity.named_by(snapshot.manifest)
             self._encoder = as_built(self._encoder, stored.fingerprint)
@@ -79,8 +95,8 @@ class Index(PageIndex):
 
     def refresh(self) -> bool:
         """Move to the newest commit; says whether there was one."""
-        snapshot = load_commit(self.folders, self._view.snapshot)
-        changed = snapshot.manifest != self._view.snapshot.manifest
+        snapshot = load_commit(self.folders, self._view.snapshot, reduced=not self._whole)
+        changed = not snapshot.shows_same_as(self._view.snapshot)
         if changed:
             self._use(snapshot)
         return changed
@@ -100,6 +116,10 @@ class Index(PageIndex):
     def commit(self) -> Snapshot:
         """The commit that is being read; another object after every ``refresh`` that found a new one."""
         return self._view.snapshot
+
+    @property
+    def damage(self) -> Damage | None:
+        return self._view.snapshot.damage
 
     @property
     def identity(self) -> EncoderIdentity:
@@ -122,8 +142,23 @@ class Index(PageIndex):
         return {key: value for key, value in stored.items() if key.startswith(prefix)}
 
     def check(self) -> list[str]:
-        """Read every byte and verify it; the problems found, none for a sound index."""
-        return [problem for folder in self.folders for problem in verify.check(folder)]
+        """Read every byte and verify it; the problems found, none for a sound index.
+
+        Segments in which there are any are searched no more.
+        """
+        problems = [problem for folder in self.folders for problem in verify.check(folder)]
+        if problems and not self._whole:
+            self._leave_out_damaged()
+        return problems
+
+    def _leave_out_damaged(self) -> bool:
+        """A large segment is not read whole when it is opened: do that now. Whether one was left out."""
+        view = self._view
+        problems = verify.damaged_segments(view.snapshot)
+        view.read_whole = True
+        if problems:
+            self._use(view.snapshot.without(problems))
+        return bool(problems)
 
     # -- pages ----------------------------------------------------------------------------------------
 
@@ -141,7 +176,8 @@ class Index(PageIndex):
     def _number(self, id: str) -> int:
         found = self._view.snapshot.find([id])
         if id not in found:
-            raise InputError(f"{self.where}: there is no page {id!r} in this index.")
+            damage = f" {self.damage.summary}" if self.damage else ""
+            raise InputError(f"{self.where}: there is no page {id!r} in this index.{damage}")
         return found[id]
 
     def metadata(self, id: str) -> Metadata:
@@ -204,8 +240,20 @@ class Index(PageIndex):
     # -- search ---------------------------------------------------------------------------------------
 
     def _find(self, request: BatchRequest) -> list[tuple[FoundPages, SparseVector, Ranking]]:
+        """Where damage shows only now, the search is made again, without the damaged segments."""
+        view = self._view
+        try:
+            return self._find_in(view, request)
+        except IndexFormatError:
+            if self._whole or view.read_whole or not self._leave_out_damaged():
+                raise
+            return self._find_in(self._view, request)
+
+    def _find_in(
+        self, view: CommitView, request: BatchRequest
+    ) -> list[tuple[FoundPages, SparseVector, Ranking]]:
         """Queries without conditions together, on all threads; the others one by one."""
-        view, queries, wanted = self._view, request.queries, request.conditions
+        queries, wanted = request.queries, request.conditions
         how = (request.encode, request.k, request.filter, request.threads)
         if not any(wanted):
             answers = view.answer(queries, *how)

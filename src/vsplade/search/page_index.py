@@ -22,6 +22,7 @@ from vsplade.search.filters import Filter
 from vsplade.search.hits import FoundPages, Hit, Hits, SearchContext
 from vsplade.search.query_plan import WORDS_ALONE, Mix, Ranking, checked_query
 from vsplade.search.syntax import has_operators, parse
+from vsplade.store.damage import Damage
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import JsonValue
 from vsplade.store.segment import StoredPage
@@ -75,6 +76,11 @@ class PageIndex(ABC):
     @abstractmethod
     def pages(self) -> int:
         """How many can be found."""
+
+    @property
+    def damage(self) -> Damage | None:
+        """What no search finds, because a part of the index is damaged; None for a whole index."""
+        return None
 
     @property
     @abstractmethod

@@ -192,6 +192,7 @@ class Server:
                 "running": sum(job.state == "running" for job in jobs),
             },
             "problems": len(self.documents.problems()),
+            "damaged": library.damage,
             "limits": {"upload_bytes": self.settings.limits.upload_bytes, "k": self.settings.limits.k},
         }
 
@@ -211,6 +212,7 @@ class Server:
         index = self.library.index
         gauges = {
             "index_pages": index.pages,
+            "index_pages_out_of_reach": index.damage.pages if index.damage else 0,
             "index_generation": index.generation,
             "jobs_waiting": await self.library.run(self.jobs.waiting),
         }

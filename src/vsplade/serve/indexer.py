@@ -173,7 +173,7 @@ class Indexer:
 
     def _forget_removed(self, files: list[str]) -> None:
         """A file whose pages were removed counts as done; who adds it again wants it back."""
-        with closing(open_index(self._where)) as index, open_writer(self._where) as writer:
+        with closing(open_index(self._where, whole=True)) as index, open_writer(self._where) as writer:
             records = read_records(writer)
             for path in files:
                 record = records.get(path)
@@ -195,7 +195,7 @@ class Indexer:
     # -- removing ---------------------------------------------------------------------------------------
 
     def _delete(self, job: StoredJob) -> StoredJob:
-        with closing(open_index(self._where)) as index:
+        with closing(open_index(self._where, whole=True)) as index:
             pages = list(index.ids({"doc_id": job.name})) or ([job.name] if job.name in index else [])
             paths = {str(facts.get("path", "")) for facts in index.known(pages).values()}
         uploaded = [path for path in paths if path and inside(path, (self._settings.uploads,))]

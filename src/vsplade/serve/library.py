@@ -127,7 +127,9 @@ class Library:
             state = os.stat(where / manifest.NAME)
         except OSError:
             return ()
-        return state.st_mtime_ns, state.st_ino, state.st_size
+        # A damaged file may be put back, which changes no manifest: it is asked for now and then.
+        again = (int(time.monotonic() / ASK_SECONDS),) if self.index.damage else ()
+        return state.st_mtime_ns, state.st_ino, state.st_size, *again
 
     def refresh(self, always: bool = False) -> None:
         """Move to the newest commit, if there is one."""
@@ -137,6 +139,14 @@ class Library:
                 if self.index.refresh() and self.ready:
                     warm(self.index)
                 self._seen = stamp
+
+    @property
+    def damage(self) -> dict[str, Any] | None:
+        """What of the index is out of reach, as a server may tell it."""
+        found = self.index.damage
+        if found is None:
+            return None
+        return {**found.to_json(self._settings.show_paths), "message": found.summary}
 
     # -- what is in it ----------------------------------------------------------------------------------
 

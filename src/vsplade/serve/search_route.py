@@ -117,7 +117,8 @@ class Answers:
             message = what_is_missing(index, asked.query, words, asked.words_only)
         else:
             message = why_nothing(index, asked.query, asked.filters, asked.min_score)
-        facts = {"words": words_json(words), "notes": notes, "message": message or None}
+        damaged = self._library.damage
+        facts = {"words": words_json(words), "notes": notes, "message": message or None, "damaged": damaged}
         return encode(facts)[1:-1]
 
     def look_up(self, asked: SearchRequest) -> Sequence[WordMatch]:
