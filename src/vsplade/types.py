@@ -142,6 +142,8 @@ class TermMatch:
 
 BY_MEANING = -1
 """The term of a match that is no word: what the page is about."""
+BY_DOCUMENT = -2
+"""The term of a match that is no word: other pages of the document match, too."""
 FOUND, IN_PART, NOT_FOUND = "found", "in part", "not found"
 
 

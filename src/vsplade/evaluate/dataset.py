@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from vsplade.errors import InputError
 from vsplade.jsonl import read_lines, read_objects
 from vsplade.pages.formats import is_supported
 from vsplade.pages.naming import PICTURE_SUFFIXES, suffix
+from vsplade.types import Metadata
 
 Qrels = dict[str, dict[str, int]]
 """Query id -> page id -> how relevant (0: judged, and not relevant)."""
@@ -54,6 +56,19 @@ class Dataset:
     def judged(self) -> list[str]:
         """The queries that count: those with at least one judgement, in the order of the queries file."""
         return [query for query in self.queries if query in self.qrels]
+
+    def metadata_of(self, page_ids: Iterable[str]) -> dict[str, Metadata]:
+        """Of the pages of PDFs: which document each is from, as ``vsplade index`` keeps it."""
+        if self.image_ids is not None or not self.files:
+            return {}
+        stems = {file.stem for file in self.files}
+        found = {page: match for page in page_ids if (match := _PDF_PAGE.fullmatch(page))}
+        counts = Counter(match["stem"] for match in found.values())
+        return {
+            page: {"doc_id": match["stem"], "page_num": int(match["number"]), "pages": counts[match["stem"]]}
+            for page, match in found.items()
+            if match["stem"] in stems
+        }
 
     def check_corpus(self, page_ids: Collection[str]) -> None:
         """Refuse judgements of pages that the corpus does not hold."""

@@ -17,7 +17,7 @@ from vsplade.encode.query_length import check_query_length
 from vsplade.errors import VspladeError
 from vsplade.search.conditions import Conditions, conditions, encode, notes, query_words
 from vsplade.search.contents import Contents
-from vsplade.search.explain import explain, explain_meaning
+from vsplade.search.explain import explain, explain_document, explain_meaning
 from vsplade.search.filters import Filter
 from vsplade.search.hits import FoundPages, Hit, Hits, SearchContext
 from vsplade.search.query_plan import WORDS_ALONE, Mix, Ranking, checked_query
@@ -272,13 +272,14 @@ class PageIndex(ABC):
 
     def explain(self, query: Query, id: str, words_only: bool = False) -> list[TermMatch]:
         """What each shared term would add to the page's score, whether or not it is among the best; at the
-        end what the page's meaning would add, unless ``words_only``.
+        end what its meaning and its document would add, unless ``words_only``.
         """
         vector = self._encode_words(query) if words_only else self.encode_query(query)
         page, words = self.vector(id), self.query_words(query)
         mix = self._mix(vector)
         matches = explain(mix.query(vector), page, self._token, words)
-        return [*matches, *explain_meaning(vector, page, words, mix.cosine_weight, self._meant_by)]
+        matches += explain_meaning(vector, page, words, mix.cosine_weight, self._meant_by)
+        return [*matches, *explain_document(matches, self.metadata(id), mix.support)]
 
     def _mix(self, query: SparseVector) -> Mix:
         """How words and meaning count in the scores of this query."""
@@ -300,7 +301,8 @@ class PageIndex(ABC):
     ) -> SearchContext:
         words = cache(partial(self.query_words, query))  # every hit that is looked at asks for them
         mix = ranking.mix
-        return SearchContext(pages, mix.query(vector), self._token, words, mix.cosine_weight, self._meant_by)
+        how = (mix.cosine_weight, self._meant_by, mix.support)
+        return SearchContext(pages, mix.query(vector), self._token, words, *how)
 
     def _meant_by(self, asked: Sequence[str], page: SparseVector) -> list[list[str]]:
         """Nothing where the encoder that knows is not installed."""

@@ -1,0 +1,127 @@
+"""A page answers more likely where other pages of its document answer, too.
+
+People name a document and ask for a detail: "Weis Markets capital expenditure 2022". The page with the detail
+need not name the company; other pages of the report do. So the best pages of a search speak for the other
+pages of their documents:
+
+    excess  = max(0, score - the least score of these pages)
+    support = sum of the excess of the document's other pages / (its pages + 10)
+    lift    = min(4 * support, 0.3 * the best score)
+
+The lift is added to the score. A document of one page has no other pages, and no lift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vsplade.store.segment import Segment
+from vsplade.types import Json
+
+BEST = 100
+"""Pages by words that speak for their documents, beside those that meaning proposes."""
+TIMES, MOST = 4.0, 0.3
+FEW_PAGES = 10
+"""In a document of few pages one page alone says little about the others."""
+# TIMES, MOST and FEW_PAGES were chosen by questions about reports and manuals (docs/meaning.md).
+
+NONE = -1
+"""The document of a page that is one by itself, or of which nobody knows."""
+Document = tuple[str, int]
+"""Its name, and how many pages it has: more than one."""
+Scores = NDArray[np.float64]
+
+
+def document_of(metadata: Mapping[str, Json]) -> Document | None:
+    name, pages = metadata.get("doc_id"), metadata.get("pages")
+    if isinstance(name, str) and isinstance(pages, int) and pages > 1:
+        return name, pages
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """The documents of pages: of all that are in an index, or of those that an engine proposes."""
+
+    all: Sequence[Document]
+    of_page: NDArray[np.int32]
+    """For each page the number of its document, or NONE."""
+
+    def __bool__(self) -> bool:
+        return bool(self.all)
+
+    @classmethod
+    def in_segments(cls, segments: Iterable[Segment]) -> Documents:
+        return cls._join(map(_documents_in, segments))
+
+    @classmethod
+    def in_metadata(cls, pages: Sequence[Mapping[str, Json]]) -> Documents:
+        return cls._join([([document_of(page) for page in pages], np.arange(len(pages)))])
+
+    @classmethod
+    def _join(cls, parts: Iterable[tuple[Sequence[Document | None], NDArray[Any]]]) -> Documents:
+        """Of each part its documents, and which of them each of its pages has."""
+        known: dict[Document, int] = {}
+        of_page = [np.zeros(0, np.int32)]
+        for found, rows in parts:
+            numbers = [NONE if one is None else known.setdefault(one, len(known)) for one in found]
+            of_page.append(np.array(numbers, np.int32)[rows])
+        return cls(list(known), np.concatenate(of_page))
+
+
+def _documents_in(segment: Segment) -> tuple[Sequence[Document | None], NDArray[Any]]:
+    names, counts = segment.column("doc_id"), segment.column("pages")
+    if names is None or counts is None or not any(isinstance(n, int) and n > 1 for n in counts.values):
+        return [None], np.zeros(segment.pages, np.int64)  # seen at once: no name needs to be looked at
+    codes = np.asarray(names.codes, np.int64) << 32 | np.asarray(counts.codes, np.int64)
+    distinct, rows = np.unique(codes, return_inverse=True)
+    of_name, of_count = [None, *names.values], [None, *counts.values]
+    found = [
+        document_of({"doc_id": of_name[code >> 32], "pages": of_count[code & 0xFFFFFFFF]})
+        for code in distinct.tolist()
+    ]
+    return found, rows
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """What the best pages of a search say for the other pages of their documents."""
+
+    least: float
+    most: float
+    excess: Mapping[str, float]
+    """By document: the sum over those of its pages that are among the best."""
+
+    def lift(self, document: Document | None, score: float) -> float:
+        """What a page of this document has more; ``score`` is its own, without the lift."""
+        if document is None:
+            return 0.0
+        name, pages = document
+        others = self.excess.get(name, 0.0) - max(0.0, score - self.least)
+        return float(_lifts(np.array([others]), np.array([pages]), self.most)[0])
+
+
+def _lifts(others: Scores, pages: NDArray[np.int64], most: float) -> Scores:
+    lifts: Scores = np.minimum(TIMES * np.maximum(others, 0) / (pages + FEW_PAGES), most)
+    return lifts
+
+
+def supported(
+    documents: Documents, pages: NDArray[np.int64], scores: Scores, is_best: NDArray[np.bool_]
+) -> tuple[Support, Scores]:
+    """Of pages with these scores: what the best of them say for others, and the scores with their lifts."""
+    best = scores[is_best]
+    least, most = float(best.min()), MOST * float(best.max())
+    excess = np.maximum(scores - least, 0)
+    found, place = np.unique(documents.of_page[pages], return_inverse=True)
+    sums: Scores = np.bincount(place, excess * is_best, len(found)).astype(np.float64)
+    known = [documents.all[number] if number != NONE else ("", 1) for number in found.tolist()]
+    lifts = _lifts(sums[place] - excess, np.array([count for _, count in known])[place], most)
+    lifts[(found == NONE)[place]] = 0
+    by_name = {name: total for (name, _), total in zip(known, sums.tolist(), strict=True) if name}
+    return Support(least, most, by_name), scores + lifts
