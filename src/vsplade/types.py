@@ -209,6 +209,13 @@ class Vocabulary(Protocol):
     def token(self, term: int) -> str: ...
 
 
+@runtime_checkable
+class EncodingVocabulary(Protocol):
+    """A vocabulary that tells the terms of a text."""
+
+    def encode(self, text: str) -> list[int]: ...
+
+
 def shown(vocabulary: Vocabulary, term: int) -> str:
     """A term's name for people, where the vocabulary has a better one than its token."""
     name: str = getattr(vocabulary, "shown", vocabulary.token)(term)

@@ -15,7 +15,7 @@ from tests.search.test_meaning import TERMS, Corpus, plain
 
 from vsplade import Index, index_paths
 from vsplade.cli import run
-from vsplade.search.by_document import FEW_PAGES, MOST, TIMES, Documents, document_of
+from vsplade.search.by_document import FEW_PAGES, MOST, TIMES, AskedNames, Documents, document_of, name_terms
 from vsplade.search.by_meaning import DEPTH
 from vsplade.store.identity import EncoderIdentity
 from vsplade.store.writer import IndexWriter
@@ -161,6 +161,37 @@ def test_a_page_is_found_by_the_company_that_others_name(tmp_path: Path) -> None
         }
         assert lifts[answer][0].product > sum(match.product for match in lifts[other])
         assert all(mark.text.lower() != "document" for mark in scores[answer].boxes())
+
+
+def test_names_are_read_as_people_write_them() -> None:
+    seen: list[str] = []
+
+    def encode(text: str) -> list[int]:
+        seen.append(text)
+        return [{"weis": 1, "markets": 2, "10k": 3, "2022": 4}.get(word, 9) for word in text.lower().split()]
+
+    terms = name_terms(encode)
+    asked = AskedNames(SparseVector.from_dict({1: 3.0, 4: 1.0, 7: 4.0}), terms)
+    for name in ("WeisMarkets_2022_10K", "weis-markets 2022 (10k)", "2022.Weis.Markets.10K"):
+        assert terms(name) == {1, 2, 3, 4}
+        assert asked.share(name) == pytest.approx(0.5)
+    asked.share("WeisMarkets_2022_10K")
+    assert len(seen) == 3, "a name is read once"
+    assert asked.share("") == 0
+    assert AskedNames(SparseVector.from_dict({}), terms).share("weis") == 0
+
+
+def test_a_document_is_found_by_its_name(tmp_path: Path) -> None:
+    """The same pages in two files; only the names tell them apart."""
+    for name in ("LighthouseTrust_2021", "LighthouseTrust_2022"):
+        shutil.copy(EXAMPLES / "report.pdf", tmp_path / f"{name}.pdf")
+    index_paths([tmp_path], tmp_path / "index", "reader")
+    index = Index.open(tmp_path / "index")
+    for year in ("2021", "2022"):
+        hits = index.search(f"maintenance of the turbine {year}")
+        assert hits[0].id.startswith(f"LighthouseTrust_{year}_")
+        for hit in hits:
+            assert sum(match.product for match in hit.explain()) == pytest.approx(hit.score, rel=1e-4)
 
 
 def test_eval_knows_the_documents_of_pdfs(tmp_path: Path) -> None:

@@ -6,35 +6,44 @@ pages of their documents:
 
     excess  = max(0, score - the least score of these pages)
     support = sum of the excess of the document's other pages / (its pages + 10)
-    lift    = min(4 * support, 0.3 * the best score)
+    named   = the share of the query's weight that stands in the document's name
+    lift    = min(4 * support, 0.3 * the best score) + 0.4 * named * the best score
 
 The lift is added to the score. A document of one page has no other pages, and no lift.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.store.segment import Segment
-from vsplade.types import Json
+from vsplade.types import Json, SparseVector
 
 BEST = 100
 """Pages by words that speak for their documents, beside those that meaning proposes."""
 TIMES, MOST = 4.0, 0.3
 FEW_PAGES = 10
 """In a document of few pages one page alone says little about the others."""
-# TIMES, MOST and FEW_PAGES were chosen by questions about reports and manuals (docs/meaning.md).
+NAMED = 0.4
+# These were chosen by questions about reports and manuals (docs/meaning.md).
 
 NONE = -1
 """The document of a page that is one by itself, or of which nobody knows."""
 Document = tuple[str, int]
 """Its name, and how many pages it has: more than one."""
 Scores = NDArray[np.float64]
+NameTerms = Callable[[str], frozenset[int]]
+"""The terms of a document's name."""
+_BETWEEN = re.compile(r"[\W_]+|(?<=[a-z])(?=[A-Z])")
+_NAMES = 1 << 16
+"""Names whose terms are kept."""
 
 
 def document_of(metadata: Mapping[str, Json]) -> Document | None:
@@ -88,14 +97,49 @@ def _documents_in(segment: Segment) -> tuple[Sequence[Document | None], NDArray[
     return found, rows
 
 
+def no_terms(name: str) -> frozenset[int]:
+    """Of names that nobody can read."""
+    return frozenset()
+
+
+def name_terms(encode: Callable[[str], Iterable[int]]) -> NameTerms:
+    """``encode`` gives the terms of a text: those of a name as people write names of files."""
+
+    @lru_cache(_NAMES)
+    def terms(name: str) -> frozenset[int]:
+        return frozenset(encode(_BETWEEN.sub(" ", name)))
+
+    return terms
+
+
+@dataclass(frozen=True)
+class AskedNames:
+    """How much of a query stands in a document's name."""
+
+    query: SparseVector
+    """Its single words."""
+    terms: NameTerms
+
+    @cached_property
+    def _weights(self) -> dict[int, float]:
+        total = float(self.query.weights.sum(dtype=np.float64)) or 1.0
+        shares = (self.query.weights / total).tolist()
+        return dict(zip(self.query.terms.tolist(), shares, strict=True))
+
+    def share(self, name: str) -> float:
+        weights = self._weights
+        return sum(weights.get(term, 0.0) for term in self.terms(name))
+
+
 @dataclass(frozen=True, slots=True)
 class Support:
-    """What the best pages of a search say for the other pages of their documents."""
+    """What the best pages of a search, and the query, say for the pages of documents."""
 
     least: float
-    most: float
+    best: float
     excess: Mapping[str, float]
     """By document: the sum over those of its pages that are among the best."""
+    names: AskedNames
 
     def lift(self, document: Document | None, score: float) -> float:
         """What a page of this document has more; ``score`` is its own, without the lift."""
@@ -103,25 +147,31 @@ class Support:
             return 0.0
         name, pages = document
         others = self.excess.get(name, 0.0) - max(0.0, score - self.least)
-        return float(_lifts(np.array([others]), np.array([pages]), self.most)[0])
+        named = np.array([self.names.share(name)])
+        return float(_lifts(np.array([others]), np.array([pages]), named, self.best)[0])
 
 
-def _lifts(others: Scores, pages: NDArray[np.int64], most: float) -> Scores:
-    lifts: Scores = np.minimum(TIMES * np.maximum(others, 0) / (pages + FEW_PAGES), most)
-    return lifts
+def _lifts(others: Scores, pages: NDArray[np.int64], named: Scores, best: float) -> Scores:
+    support: Scores = np.minimum(TIMES * np.maximum(others, 0) / (pages + FEW_PAGES), MOST * best)
+    return support + NAMED * best * named
 
 
 def supported(
-    documents: Documents, pages: NDArray[np.int64], scores: Scores, is_best: NDArray[np.bool_]
+    documents: Documents,
+    names: AskedNames,
+    pages: NDArray[np.int64],
+    scores: Scores,
+    is_best: NDArray[np.bool_],
 ) -> tuple[Support, Scores]:
     """Of pages with these scores: what the best of them say for others, and the scores with their lifts."""
-    best = scores[is_best]
-    least, most = float(best.min()), MOST * float(best.max())
+    least, best = float(scores[is_best].min()), float(scores[is_best].max())
     excess = np.maximum(scores - least, 0)
     found, place = np.unique(documents.of_page[pages], return_inverse=True)
     sums: Scores = np.bincount(place, excess * is_best, len(found)).astype(np.float64)
     known = [documents.all[number] if number != NONE else ("", 1) for number in found.tolist()]
-    lifts = _lifts(sums[place] - excess, np.array([count for _, count in known])[place], most)
+    counts = np.array([count for _, count in known])
+    named = np.array([names.share(name) for name, _ in known])
+    lifts = _lifts(sums[place] - excess, counts[place], named[place], best)
     lifts[(found == NONE)[place]] = 0
     by_name = {name: total for (name, _), total in zip(known, sums.tolist(), strict=True) if name}
-    return Support(least, most, by_name), scores + lifts
+    return Support(least, best, by_name, names), scores + lifts

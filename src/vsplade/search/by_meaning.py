@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.errors import IndexFormatError
-from vsplade.search.by_document import BEST, NONE, Documents, supported
+from vsplade.search.by_document import BEST, NONE, AskedNames, Documents, NameTerms, no_terms, supported
 from vsplade.search.numpy_meaning import NumpyMeaning
 from vsplade.search.query_plan import Masks, MeaningPart, Mix, Ranking, damaged_result
 from vsplade.types import Direction, SparseVector
@@ -61,13 +61,18 @@ def trust(matched: float, covered: float) -> float:
     return LEAST_TRUST + MOST_TRUST / (1 + math.exp(-doubt))
 
 
+def single_words(query: SparseVector, vocabulary: int) -> SparseVector:
+    """Without what stands for several words together."""
+    single = query.terms < vocabulary
+    return SparseVector(query.terms[single], query.weights[single])
+
+
 def mix_of(
     query: SparseVector, vocabulary: int, best: float | None, covered: Callable[[SparseVector], float]
 ) -> Mix:
     """``best`` is the best of the scores by words, None without any; ``covered`` tells the largest sum of
     these weights over the words that one of the best pages has."""
-    single = query.terms < vocabulary
-    asked = SparseVector(query.terms[single], query.weights[single])
+    asked = single_words(query, vocabulary)
     total = float(asked.weights.sum(dtype=np.float64))
     if not total:
         return Mix(1.0, 0.5)
@@ -121,6 +126,7 @@ class MeaningEngine:
         k: int,
         compiled: bool = False,
         documents: Documents | None = None,
+        name_terms: NameTerms = no_terms,
     ) -> Ranking:
         """``words`` are the best pages by words; the ``k`` best by words and meaning together, and by what
         their ``documents`` add.
@@ -155,7 +161,8 @@ class MeaningEngine:
             is_best = np.ones(len(numbers), np.bool_)
             if k > DEPTH:
                 is_best = np.isin(numbers, np.concatenate([words.numbers[:BEST], near[:DEPTH]]))
-            support, scores = supported(documents, numbers, scores, is_best)
+            names = AskedNames(single_words(query, direction.vocabulary), name_terms)
+            support, scores = supported(documents, names, numbers, scores, is_best)
             mix = replace(mix, support=support)
         best = np.lexsort((numbers, -scores))[:k]
         best = best[scores[best] > 0]

@@ -204,7 +204,7 @@ class CollectionIndex(PageIndex):
             found = words.get(place)
             if found is None:
                 (found,) = by_words(self._collection, [vector], depth, allowed, more)
-            pages, mix = with_meaning(self._collection, vector, found, k, allowed)
+            pages, mix = with_meaning(self._collection, vector, found, k, allowed, self.name_terms)
             scores = np.array([page.score for page in pages], np.float32)
             ranking = Ranking(np.arange(len(pages)), scores, mix=mix)
             answers.append((CollectionPages(self, pages), vector, ranking))
@@ -222,7 +222,7 @@ class CollectionIndex(PageIndex):
         if query.meaning is None:
             return WORDS_ALONE
         (words,) = by_words(self._collection, [query], DEPTH, AllowedPages(), BEST - DEPTH)
-        return with_meaning(self._collection, query, words, 1, AllowedPages())[1]
+        return with_meaning(self._collection, query, words, 1, AllowedPages(), self.name_terms)[1]
 
     def look_up(self, query: Query, filter: FilterLike = None) -> list[WordMatch]:
         chosen = Filter.of(filter)

@@ -14,8 +14,8 @@ import numpy as np
 
 from vsplade.backends.collection import Collection, FoundRow, Prefilter
 from vsplade.errors import VspladeWarning
-from vsplade.search.by_document import BEST, Documents, document_of, supported
-from vsplade.search.by_meaning import DEPTH, LOOKED_AT, mix_of
+from vsplade.search.by_document import BEST, AskedNames, Documents, NameTerms, document_of, supported
+from vsplade.search.by_meaning import DEPTH, LOOKED_AT, mix_of, single_words
 from vsplade.search.conditions import Conditions
 from vsplade.search.filters import Filter
 from vsplade.search.hashed_search import BEYOND, has_checks, same_terms, word_score
@@ -117,7 +117,12 @@ def ordered(pages: Sequence[FoundRow]) -> list[FoundRow]:
 
 
 def with_meaning(
-    collection: Collection, query: SparseVector, words: Sequence[FoundRow], k: int, allowed: AllowedPages
+    collection: Collection,
+    query: SparseVector,
+    words: Sequence[FoundRow],
+    k: int,
+    allowed: AllowedPages,
+    name_terms: NameTerms,
 ) -> tuple[list[FoundRow], Mix]:
     """As ``MeaningEngine.join``: the ``k`` best by words and meaning together, and how both count.
 
@@ -155,7 +160,8 @@ def with_meaning(
         first = {page.key for page in (*words[:BEST], *near[:DEPTH])}
         is_best = np.array([page.key in first for page in candidates], np.bool_)
         documents = Documents.in_metadata([page.metadata for page in candidates])
-        support, totals = supported(documents, np.arange(len(candidates)), totals, is_best)
+        names = AskedNames(single_words(query, direction.vocabulary), name_terms)
+        support, totals = supported(documents, names, np.arange(len(candidates)), totals, is_best)
         mix = replace(mix, support=support)
     joined = [replace(page, score=score) for page, score in zip(candidates, totals.tolist(), strict=True)]
     return [page for page in ordered(joined)[:k] if page.score > 0], mix

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from vsplade.search.commit_view import CommitView
 from vsplade.search.contents import Contents, contents_of_snapshot
 from vsplade.search.filters import Filter
 from vsplade.search.hits import FoundPages
-from vsplade.search.page_index import BatchRequest, FilterLike, PageIndex, Query
+from vsplade.search.page_index import NO_CONDITIONS, BatchRequest, FilterLike, PageIndex, Query
 from vsplade.search.query_plan import WORDS_ALONE, Mix, Ranking
 from vsplade.search.word_lookup import status
 from vsplade.store import verify
@@ -254,14 +255,15 @@ class Index(PageIndex):
     ) -> list[tuple[FoundPages, SparseVector, Ranking]]:
         """Queries without conditions together, on all threads; the others one by one."""
         queries, wanted = request.queries, request.conditions
+        answer = partial(view.answer, name_terms=lambda: self.name_terms)
         how = (request.encode, request.k, request.filter, request.threads)
         if not any(wanted):
-            answers = view.answer(queries, *how)
+            answers = answer(queries, *how)
         else:
             asked = list(zip(queries, wanted, strict=True))
-            together = iter(view.answer([query for query, conditions in asked if not conditions], *how))
+            together = iter(answer([query for query, conditions in asked if not conditions], *how))
             answers = [
-                view.answer([query], *how, conditions)[0] if conditions else next(together)
+                answer([query], *how, conditions)[0] if conditions else next(together)
                 for query, conditions in asked
             ]
         return [(view.snapshot, vector, ranking) for vector, ranking in answers]
@@ -270,8 +272,10 @@ class Index(PageIndex):
         self, vectors: Sequence[SparseVector], k: int = 10, filter: FilterLike = None, threads: int = 1
     ) -> list[Ranking]:
         """Bare page numbers and scores, for those who need no more; ``page_ids`` names the pages."""
-        answers = self._view.answer(vectors, self.encode_query, k, Filter.of(filter), threads)
-        return [ranking for _, ranking in answers]
+        request = BatchRequest(
+            vectors, [NO_CONDITIONS] * len(vectors), self.encode_query, k, Filter.of(filter), threads
+        )
+        return [ranking for _, _, ranking in self._find_in(self._view, request)]
 
     def page_ids(self, ranking: Ranking) -> list[str]:
         """Ids of a ranking made since the last ``refresh``."""
@@ -292,4 +296,4 @@ class Index(PageIndex):
     def _mix(self, query: SparseVector) -> Mix:
         if query.meaning is None:
             return WORDS_ALONE
-        return self._view.answer([query], self.encode_query, 1, Filter(), 1)[0][1].mix
+        return self.rank([query], 1)[0].mix

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from vsplade.encode import as_built, load_index_encoder
 from vsplade.encode.query_length import check_query_length
 from vsplade.errors import VspladeError
+from vsplade.search.by_document import NameTerms, name_terms, no_terms
 from vsplade.search.conditions import Conditions, conditions, encode, notes, query_words
 from vsplade.search.contents import Contents
 from vsplade.search.explain import explain, explain_document, explain_meaning
@@ -28,6 +29,7 @@ from vsplade.store.manifest import JsonValue
 from vsplade.store.segment import StoredPage
 from vsplade.types import (
     Encoder,
+    EncodingVocabulary,
     MeaningEncoder,
     Metadata,
     QueryWord,
@@ -40,7 +42,7 @@ from vsplade.types import (
 FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
 Query = str | SparseVector
 
-_NO_CONDITIONS = Conditions()
+NO_CONDITIONS = Conditions()
 
 
 class BatchRequest(NamedTuple):
@@ -258,7 +260,7 @@ class PageIndex(ABC):
     def _conditions(self, query: Query) -> Conditions:
         if isinstance(query, str) and has_operators(query):
             return conditions(parse(query), self.encoder)
-        return _NO_CONDITIONS
+        return NO_CONDITIONS
 
     def query_words(self, query: Query) -> list[QueryWord]:
         """What a query asks for: words, phrases and beginnings; nothing of a vector, or where the encoder
@@ -280,6 +282,15 @@ class PageIndex(ABC):
         matches = explain(mix.query(vector), page, self._token, words)
         matches += explain_meaning(vector, page, words, mix.cosine_weight, self._meant_by)
         return [*matches, *explain_document(matches, self.metadata(id), mix.support)]
+
+    @cached_property
+    def name_terms(self) -> NameTerms:
+        """Of the names of documents; none where the encoder is not installed, or cannot tell."""
+        try:
+            vocabulary = self.encoder.vocabulary
+        except VspladeError:
+            return no_terms
+        return name_terms(vocabulary.encode) if isinstance(vocabulary, EncodingVocabulary) else no_terms
 
     def _mix(self, query: SparseVector) -> Mix:
         """How words and meaning count in the scores of this query."""
