@@ -59,11 +59,15 @@ def with_documents(corpus: Corpus, query: SparseVector, documents: int) -> dict[
     ]
     own = {page: scores.get(page, 0.0) for page in seen}
     least, most = min(own.values()), max(own.values())
-    lifted = dict(own)
+    known = dict.fromkeys(seen, 0.0)
+    others = {page: document[1] - 1 if (document := of[page]) else 0 for page in seen}
     for page in seen:
-        if document := of[page]:
-            others = sum(own[other] - least for other in seen if of[other] == document and other != page)
-            lifted[page] += min(TIMES * others / (document[1] + FEW_PAGES), MOST * most)
+        if others[page]:
+            excess = sum(own[other] - least for other in seen if of[other] == of[page] and other != page)
+            support = min(TIMES * excess / others[page], MOST * most)
+            known[page] = support * others[page] / (others[page] + FEW_PAGES)
+    best = max(known.values())
+    lifted = {page: own[page] + known[page] + best * FEW_PAGES / (others[page] + FEW_PAGES) for page in seen}
     return {page: score for page, score in lifted.items() if score > 0}
 
 

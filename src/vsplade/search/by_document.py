@@ -5,11 +5,14 @@ need not name the company; other pages of the report do. So the best pages of a 
 pages of their documents:
 
     excess  = max(0, score - the least score of these pages)
-    support = sum of the excess of the document's other pages / (its pages + 10)
+    support = min(4 * mean excess of the document's other pages, 0.3 * the best score)
+    others  = how many other pages it has
+    known   = support * others / (others + 5)
     named   = the share of the query's weight that stands in the document's name
-    lift    = min(4 * support, 0.3 * the best score) + 0.4 * named * the best score
+    lift    = known + the most known of any document * 5 / (others + 5) + 0.4 * named * the best score
 
-The lift is added to the score. A document of one page has no other pages, and no lift.
+The lift is added to the score. So a page by itself, of which no other page can tell anything, counts like one
+of the best document. Where all pages are by themselves, nothing is added.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from vsplade.types import Json, SparseVector
 BEST = 100
 """Pages by words that speak for their documents, beside those that meaning proposes."""
 TIMES, MOST = 4.0, 0.3
-FEW_PAGES = 10
+FEW_PAGES = 5
 """In a document of few pages one page alone says little about the others."""
 NAMED = 0.4
 # These were chosen by questions about reports and manuals (docs/meaning.md).
@@ -137,23 +140,29 @@ class Support:
 
     least: float
     best: float
+    most_known: float
     excess: Mapping[str, float]
     """By document: the sum over those of its pages that are among the best."""
     names: AskedNames
 
     def lift(self, document: Document | None, score: float) -> float:
         """What a page of this document has more; ``score`` is its own, without the lift."""
-        if document is None:
-            return 0.0
-        name, pages = document
-        others = self.excess.get(name, 0.0) - max(0.0, score - self.least)
+        name, pages = document or ("", 1)
+        others = self.excess.get(name, 0.0) - max(0.0, score - self.least) if document else 0.0
+        known = _known(np.array([others]), np.array([pages]), self.best)
         named = np.array([self.names.share(name)])
-        return float(_lifts(np.array([others]), np.array([pages]), named, self.best)[0])
+        return float(_lifts(known, self.most_known, np.array([pages]), named, self.best)[0])
 
 
-def _lifts(others: Scores, pages: NDArray[np.int64], named: Scores, best: float) -> Scores:
-    support: Scores = np.minimum(TIMES * np.maximum(others, 0) / (pages + FEW_PAGES), MOST * best)
-    return support + NAMED * best * named
+def _known(excess: Scores, pages: NDArray[np.int64], best: float) -> Scores:
+    """``excess`` is the sum over a document's other pages."""
+    others = np.maximum(pages - 1, 1)
+    support: Scores = np.minimum(TIMES * np.maximum(excess, 0) / others, MOST * best)
+    return support * (pages - 1) / (pages - 1 + FEW_PAGES)
+
+
+def _lifts(known: Scores, most_known: float, pages: NDArray[np.int64], named: Scores, best: float) -> Scores:
+    return known + most_known * FEW_PAGES / (pages - 1 + FEW_PAGES) + NAMED * best * named
 
 
 def supported(
@@ -168,10 +177,11 @@ def supported(
     excess = np.maximum(scores - least, 0)
     found, place = np.unique(documents.of_page[pages], return_inverse=True)
     sums: Scores = np.bincount(place, excess * is_best, len(found)).astype(np.float64)
-    known = [documents.all[number] if number != NONE else ("", 1) for number in found.tolist()]
-    counts = np.array([count for _, count in known])
-    named = np.array([names.share(name) for name, _ in known])
-    lifts = _lifts(sums[place] - excess, counts[place], named[place], best)
-    lifts[(found == NONE)[place]] = 0
-    by_name = {name: total for (name, _), total in zip(known, sums.tolist(), strict=True) if name}
-    return Support(least, best, by_name, names), scores + lifts
+    each = [documents.all[number] if number != NONE else ("", 1) for number in found.tolist()]
+    counts = np.array([count for _, count in each])
+    named = np.array([names.share(name) for name, _ in each])
+    known = _known(sums[place] - excess, counts[place], best)
+    most = float(known[is_best].max())
+    by_name = {name: total for (name, _), total in zip(each, sums.tolist(), strict=True) if name}
+    lifts = _lifts(known, most, counts[place], named[place], best)
+    return Support(least, best, most, by_name, names), scores + lifts
