@@ -270,18 +270,21 @@ class PageIndex(ABC):
         """What in a query was not understood as it may have been meant, one sentence or two each."""
         return notes(parse(query), self.encoder)
 
-    def explain(self, query: Query, id: str, words_only: bool = False) -> list[TermMatch]:
+    def explain(
+        self, query: Query, id: str, words_only: bool = False, filter: FilterLike = None
+    ) -> list[TermMatch]:
         """What each shared term would add to the page's score, whether or not it is among the best; at the
-        end what the page's meaning would add, unless ``words_only``.
+        end what the page's meaning would add, unless ``words_only``. How words and meaning count depends on
+        the best page that passes ``filter``.
         """
         vector = self._encode_words(query) if words_only else self.encode_query(query)
         page, words = self.vector(id), self.query_words(query)
-        mix = self._mix(vector)
+        mix = self._mix(vector, Filter.of(filter), self._conditions(query))
         matches = explain(mix.query(vector), page, self._token, words)
         return [*matches, *explain_meaning(vector, page, words, mix.cosine_weight, self._meant_by)]
 
-    def _mix(self, query: SparseVector) -> Mix:
-        """How words and meaning count in the scores of this query."""
+    def _mix(self, query: SparseVector, filter: Filter, conditions: Conditions) -> Mix:
+        """How words and meaning count in the scores of this query, among these pages."""
         return WORDS_ALONE
 
     def _token(self, term: int) -> str:
