@@ -86,6 +86,12 @@ def test_words_only_leaves_meaning_out(tmp_path: Path) -> None:
     assert "maintenance" in meant[0]["meant_by"]["repair"]
     assert all(match["term"] >= 0 for match in words["matches"])
     assert sum(match["product"] for match in both["matches"]) == pytest.approx(both["score"], rel=1e-4)
+    # With a filter, both depend on the best page that passes it.
+    narrow = {"q": asked["q"], "filter": ["doc_id=slides", "page_num>=2"]}
+    found = client.get("/v1/search", params={**narrow, "explain": "true"}).json()["hits"][0]
+    told = client.get("/v1/explain", params={**narrow, "id": found["id"]}).json()
+    assert told["score"] == pytest.approx(found["score"], rel=1e-4)
+    assert client.get("/v1/explain", params={"q": "a", "id": "b", "filter": "?"}).status_code == 400
     # The same of any page, and on its picture the words that are meant are marked.
     explained = client.get("/v1/explain", params={"q": asked["q"], "id": both["id"]}).json()
     assert explained["score"] == pytest.approx(both["score"], rel=1e-4)

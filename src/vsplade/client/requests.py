@@ -69,8 +69,8 @@ def search_batch(
     return ServerRequest(_list_of(SearchResult.of, "results"), "POST", "/v1/search", {"json": body})
 
 
-def explain(query: str, id: str) -> ServerRequest[list[Match]]:
-    params = {"q": query, "id": id}
+def explain(query: str, id: str, filter: Sequence[str] = ()) -> ServerRequest[list[Match]]:
+    params = {"q": query, "id": id, "filter": list(filter)}
     return ServerRequest(_list_of(Match.of, "matches"), "GET", "/v1/explain", {"params": params})
 
 

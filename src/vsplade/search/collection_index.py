@@ -218,11 +218,12 @@ class CollectionIndex(PageIndex):
             )
         return checked_top(k)
 
-    def _mix(self, query: SparseVector) -> Mix:
+    def _mix(self, query: SparseVector, filter: Filter, conditions: Conditions) -> Mix:
         if query.meaning is None:
             return WORDS_ALONE
-        (words,) = by_words(self._collection, [query], DEPTH, AllowedPages(), BEST - DEPTH)
-        return with_meaning(self._collection, query, words, 1, AllowedPages(), self.name_terms)[1]
+        allowed = AllowedPages(filter, conditions)
+        (words,) = by_words(self._collection, [query], DEPTH, allowed, BEST - DEPTH)
+        return with_meaning(self._collection, query, words, 1, allowed, self.name_terms)[1]
 
     def look_up(self, query: Query, filter: FilterLike = None) -> list[WordMatch]:
         chosen = Filter.of(filter)

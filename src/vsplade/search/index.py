@@ -16,6 +16,7 @@ from vsplade.encode import as_built
 from vsplade.errors import IndexFormatError, InputError, VspladeWarning
 from vsplade.search.adaptive_engine import WorkBudget, checked_engine
 from vsplade.search.commit_view import CommitView
+from vsplade.search.conditions import Conditions
 from vsplade.search.contents import Contents, contents_of_snapshot
 from vsplade.search.filters import Filter
 from vsplade.search.hits import FoundPages
@@ -293,7 +294,8 @@ class Index(PageIndex):
         parts = list(zip((live.segment for live in view.snapshot.segments), masks, strict=True))
         return [WordMatch(word.typed, status(parts, word)) for word in self.query_words(query)]
 
-    def _mix(self, query: SparseVector) -> Mix:
+    def _mix(self, query: SparseVector, filter: Filter, conditions: Conditions) -> Mix:
         if query.meaning is None:
             return WORDS_ALONE
-        return self.rank([query], 1)[0].mix
+        request = BatchRequest([query], [conditions], self.encode_query, 1, filter, 1)
+        return self._find_in(self._view, request)[0][2].mix

@@ -272,13 +272,16 @@ class PageIndex(ABC):
         """What in a query was not understood as it may have been meant, one sentence or two each."""
         return notes(parse(query), self.encoder)
 
-    def explain(self, query: Query, id: str, words_only: bool = False) -> list[TermMatch]:
+    def explain(
+        self, query: Query, id: str, words_only: bool = False, filter: FilterLike = None
+    ) -> list[TermMatch]:
         """What each shared term would add to the page's score, whether or not it is among the best; at the
-        end what its meaning and its document would add, unless ``words_only``.
+        end what its meaning and its document would add, unless ``words_only``. How these count depends on the
+        best pages that pass ``filter``.
         """
         vector = self._encode_words(query) if words_only else self.encode_query(query)
         page, words = self.vector(id), self.query_words(query)
-        mix = self._mix(vector)
+        mix = self._mix(vector, Filter.of(filter), self._conditions(query))
         matches = explain(mix.query(vector), page, self._token, words)
         matches += explain_meaning(vector, page, words, mix.cosine_weight, self._meant_by)
         return [*matches, *explain_document(matches, self.metadata(id), mix.support)]
@@ -292,8 +295,8 @@ class PageIndex(ABC):
             return no_terms
         return name_terms(vocabulary.encode) if isinstance(vocabulary, EncodingVocabulary) else no_terms
 
-    def _mix(self, query: SparseVector) -> Mix:
-        """How words and meaning count in the scores of this query."""
+    def _mix(self, query: SparseVector, filter: Filter, conditions: Conditions) -> Mix:
+        """How words and meaning count in the scores of this query, among these pages."""
         return WORDS_ALONE
 
     def _token(self, term: int) -> str:

@@ -264,7 +264,7 @@ class ReaderEncoder(ReaderQueries):
         """The same as the reader names its words, before any is spelled."""
         cells = self._read(image)
         reading = Reading.of(cells)
-        if not (reading.is_doubtful or (reading.has_words and is_askew(image))):
+        if not (reading.may_be_turned or (reading.has_words and is_askew(image))):
             return AS_IT_IS, cells
         pose = find_pose(image, reading, WordPlaces.of(cells), self.reading_edge, self._read_samples)
         return pose, cells if pose == AS_IT_IS else self._read(pose.turned(image))
