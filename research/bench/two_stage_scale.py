@@ -1,15 +1,17 @@
 """Does two-stage search pay? One made-up corpus, searched in full and in two stages, in turns.
 
-    python -m research.bench.two_stage_scale --pages 1000000 --pisa --json
+    python -m research.bench.two_stage_scale --pages 1000000 --pisa --out rows.json
     python -m research.bench.two_stage_scale --pages 4000000 --folder DIR --json      # 12 GB in DIR
 
-``--pisa`` times PISA beside it (pip install pyterrier-pisa), over all terms and over the 50 heaviest of a page,
-then rescored. Every round asks all queries of every way, one after the other, so that other work on the
-machine meets all of them alike. Times are medians of the rounds. Recall is the share of the exact top k.
+``--pisa`` times PISA beside it (pip install pyterrier-pisa), over all terms and over the 50 heaviest of a
+page, then rescored. PISA writes lines of its own to stdout, so give ``--out``. Every round asks all queries
+of every way, one after the other, so that other work on the machine meets all of them alike. Times are
+medians of the rounds. Recall is the share of the exact top k.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import time
@@ -117,6 +119,7 @@ class TwoStageScaleOptions:
     rounds: int = option("Times that every way is asked all queries.", 7)
     pisa: bool = option("Time PISA, too.", False)
     folder: Path | None = option("Build here, not in the temporary folder.", None)
+    out: Path | None = option("Write the result here, too (JSON).", None)
 
 
 def two_stage_scale(options: TwoStageScaleOptions) -> dict[str, Any]:
@@ -130,7 +133,10 @@ def two_stage_scale(options: TwoStageScaleOptions) -> dict[str, Any]:
             ways |= theirs(spec, Path(work))
         rows = in_turns(ways, make_queries(spec, options.queries), options.k, options.rounds)
     load = [round(value, 1) for value in os.getloadavg()] if hasattr(os, "getloadavg") else None
-    return {"pages": options.pages, "queries": options.queries, "load": load, "rows": rows}
+    found = {"pages": options.pages, "queries": options.queries, "load": load, "rows": rows}
+    if options.out:
+        options.out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    return found
 
 
 if __name__ == "__main__":

@@ -272,10 +272,10 @@ def test_an_adapter_alone_needs_its_base(tmp_path: Path, monkeypatch: pytest.Mon
     assert load_encoder(str(folder)).fingerprint != first  # another base, another model
 
 
+TOWER = "vision_model.encoder.layers.1.mlp.fc1"
 PLACES = (
     # as transformers has it, as the upstream file has it, as the release has it
-    ("model.vision_model.encoder.layers.1.mlp.fc1", "model.vision_model.vision_model.encoder.layers.1.mlp.fc1",
-     "encoder.encoder.model.vision_model.encoder.layers.1.mlp.fc1"),
+    ("model." + TOWER, "model.vision_model." + TOWER, "encoder.encoder.model." + TOWER),
     ("model.connector.modality_projection", "model.connector.modality_projection",
      "encoder.encoder.model.connector.modality_projection.proj"),
     ("projection_head.dense", "projection_head.dense", "encoder.mlm_head.dense"),
