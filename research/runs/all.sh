@@ -4,7 +4,7 @@
 #   DATA=sets OUT=results ENCODER=naver/v-splade-quality DENSE=... MODEL=ModernVBERT/colmodernvbert-merged research/runs/all.sh
 # Sets need texts (texts.jsonl.gz) for captions, BM25 and the dense rows. What is trained has data of its own:
 #   ABLATION=data       the ablation and the stop words over training: the folder that paper_ablation.sh calls DATA, with
-#                       ABLATION_OPTIONS
+#                       ABLATION_DEV (its DEV) and ABLATION_OPTIONS
 #   TRAIN=colpali_train_set CAPTIONERS=captions    the scale of the captioner, with the settings of caption_scale.sh
 # SKIP="throughput" leaves scripts out. A script that fails is named at the end; the others run all the same.
 . "$(dirname "$0")/common.sh"
@@ -34,7 +34,7 @@ attempt table-text env ROW=ours+bm25 FUSE="ours bm25" WEIGHTS="0.7 0.3" "$here/b
 attempt table-three env ROW=ours+dense+bm25 FUSE="ours dense bm25" WEIGHTS="0.5 0.3 0.2" "$here/benchmark_table.sh"
 # shellcheck disable=SC2086
 [ -z "${ABLATION:-}" ] ||
-    attempt ablation env DATA="$ABLATION" "$here/paper_ablation.sh" "$OUT/ablation" ${ABLATION_OPTIONS:-}
+    attempt ablation env DATA="$ABLATION" DEV="${ABLATION_DEV:-}" "$here/paper_ablation.sh" "$OUT/ablation" ${ABLATION_OPTIONS:-}
 [ -z "${TRAIN:-}" ] || attempt caption_scale "$here/caption_scale.sh"
 "$PYTHON" -m research.experiments.report "$OUT" --out "$OUT/report.html"
 [ -z "$failed" ] || { echo "failed:$failed (their output is in $OUT/NAME.log)" >&2; exit 1; }
