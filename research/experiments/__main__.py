@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +31,15 @@ def _dataset(options: ExperimentOptions) -> Dataset:
 
 
 def _inputs(options: ExperimentOptions) -> tuple[Dataset, Encoder, PageVectors]:
-    """The data set, the encoder, and its page vectors: kept ones, or encoded now."""
+    """The data set, the encoder, and the words of its page vectors: kept ones, or encoded now. What pages are
+    about is left out: the paper's model has words only.
+    """
     dataset, encoder = _dataset(options), load_encoder(options.encoder)
-    if options.vectors:
-        return dataset, encoder, PageVectors.load(options.vectors)
-    vectors = evaluate_dataset(dataset, encoder).vectors
+    vectors = PageVectors.load(options.vectors) if options.vectors else None
+    vectors = vectors or evaluate_dataset(dataset, encoder).vectors
     if vectors is None:
         raise InputError(f"{options.dataset} has no pages to encode.")
-    return dataset, encoder, vectors
+    return dataset, encoder, replace(vectors, windows=())
 
 
 def _texts(options: ExperimentOptions, dataset: Dataset) -> dict[str, str]:

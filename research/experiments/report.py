@@ -212,8 +212,7 @@ def captioners(folder: Path) -> list[Part]:
 SECTIONS = (
     Section(
         "What was measured on", "all.sh", "", data,
-        "Compare numbers only where pages, queries and encoder are the same. An encoder called reader ranks "
-        "by meaning, too, in the main table, subsets, fusion and reranking; reader:meaning=false by words.",
+        "Compare numbers only where pages, queries and encoder are the same. All is by words alone.",
     ),
     Section("Caption-gated token supervision", "grounding.sh", "", overview),
     Section(
@@ -234,13 +233,13 @@ SECTIONS = (
     ),
     Section(
         "Recall and latency at scale", "scale.sh", "scale", scale,
-        "The paper's corpus has 18.7 million pages. By words alone, the first 100 pages. Milliseconds of a "
-        "search leave out encoding the query, which has its own column; the figure holds both.",
+        "The paper's corpus has 18.7 million pages. The first 100 pages. Milliseconds of a search leave out "
+        "encoding the query, which has its own column; the figure holds both.",
     ),
     Section("Query subsets", "subsets.sh", "subsets", _rows("subsets"), "Recall@5."),
     Section(
         "Recall as the corpus grows", "growth.sh", "growth", growth,
-        "The paper's cells are recall@5 / recall@100. By words alone.",
+        "The paper's cells are recall@5 / recall@100.",
     ),
     Section(
         "Fusion at scale", "fusion.sh", "fusion", _rows("fusion"),

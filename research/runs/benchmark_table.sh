@@ -45,9 +45,9 @@ judge() {
     elif [ -n "${MTEB:-}" ]; then
         "$PYTHON" -m research.experiments.mteb_model "$1" "$MTEB" $data --run "$3.run" --json
     elif [ -n "$own" ] && [ "$encoder_is" = "$(cat "$OUT/encoder")" ]; then
-        vsplade eval "$1" --encoder "$ENCODER" --vectors "$(vectors "$2")" --run "$3.run" --json
+        vsplade eval "$1" --encoder "$ENCODER" --words-only --vectors "$(vectors "$2")" --run "$3.run" --json
     else
-        vsplade eval "$1" --encoder "$ENCODER" $data --keep-vectors "$3.npz" --run "$3.run" --json
+        vsplade eval "$1" --encoder "$ENCODER" --words-only $data --keep-vectors "$3.npz" --run "$3.run" --json
     fi
 }
 

@@ -3,11 +3,12 @@
 #   PYTHON    the interpreter that has vsplade installed        (default: python)
 #   DATA      a folder with data sets in our layout, one folder each
 #   SETS      the data sets to run on                            (default: every folder of DATA)
-#   ENCODER   the encoder                                        (default: the reader by words alone, as the paper's model)
+#   ENCODER   the encoder                                        (default: the reader without meaning)
 #   OUT       where page vectors, runs and results are kept      (default: results); it belongs to one encoder
 #
-# A data set may carry texts.jsonl.gz beside its queries: what OCR or a vision-language model read on each page. It is
-# used where an experiment needs captions or text. Page vectors are made once and kept in OUT.
+# All is measured by words alone: the paper's model has nothing else. Page vectors are made once and kept in OUT. A data
+# set may carry texts.jsonl.gz beside its queries: what OCR or a vision-language model read on each page. It is used
+# where an experiment needs captions or text.
 set -eu
 PYTHON=${PYTHON:-python}
 : "${DATA:?set DATA to a folder with data sets, one folder each}"
@@ -47,7 +48,8 @@ keep() {
 # vectors SET: the file with its page vectors, made if it is missing; the evaluation itself is kept too.
 vectors() {
     if [ ! -s "$OUT/$1.npz" ]; then
-        vsplade eval "$DATA/$1" --encoder "$ENCODER" --keep-vectors "$OUT/$1.npz" --run "$OUT/$1.run" --json > "$OUT/$1.json"
+        vsplade eval "$DATA/$1" --encoder "$ENCODER" --words-only --keep-vectors "$OUT/$1.npz" --run "$OUT/$1.run" \
+            --json > "$OUT/$1.json"
     fi
     echo "$OUT/$1.npz"
 }
@@ -73,7 +75,7 @@ as_jsonl_gz() { case $1 in *.gz) cat "$1" ;; *) gzip -c "$1" ;; esac; }
 sparse_run() {
     pages=$(vectors "$1")
     if [ ! -s "$OUT/$1.run" ]; then
-        vsplade eval "$DATA/$1" --encoder "$ENCODER" --vectors "$pages" --run "$OUT/$1.run" --json > "$OUT/$1.json"
+        vsplade eval "$DATA/$1" --encoder "$ENCODER" --words-only --vectors "$pages" --run "$OUT/$1.run" --json > "$OUT/$1.json"
     fi
     echo "$OUT/$1.run"
 }

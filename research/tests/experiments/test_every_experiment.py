@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,16 @@ from research.command import run_step
 from research.experiments import __main__ as program
 from research.experiments import reranking
 from research.experiments.embeddings import Embeddings
-from vsplade.evaluate import evaluate_dataset, write_run
+from vsplade.evaluate import PageVectors, evaluate_dataset, write_run
 from vsplade.evaluate.benchmarks import repository
 from vsplade.evaluate.hub import open_dataset
+from vsplade.types import Windows
 
 from .conftest import Known
 
 NAME = "visrag:mpdocvqa"
+DIRECTION = 320
+"""Numbers of a window."""
 Ask = Callable[..., Any]
 
 
@@ -151,6 +155,17 @@ def test_subsets_fusion_and_reranking(ask: Ask, tmp_path: Path) -> None:
     right, chance = ask("reranking", "", *runs, "--texts", str(tmp_path / "texts.jsonl"))["rows"]
     assert right["recall@5, reranked"] == 1.0
     assert chance["recall@5"] <= chance["recall@5, reranked"] == chance["recall@100"]
+
+
+def test_what_pages_are_about_is_left_out(known: Known, ask: Ask, tmp_path: Path) -> None:
+    vectors = known.perfect()
+    windows = Windows(np.zeros((1, DIRECTION), np.int8), np.zeros(1, np.uint16))
+    replace(vectors, windows=(windows,) * len(vectors)).save(tmp_path / "about.npz")
+    assert PageVectors.load(tmp_path / "about.npz").windows
+    folder = str(open_dataset(NAME, tmp_path / "hub").path)
+    options = program.ExperimentOptions("behaviour", folder, vectors=tmp_path / "about.npz")
+    assert program._inputs(options)[2].windows == ()
+    assert ask("behaviour", "about") == ask("behaviour", "perfect")
 
 
 def test_other_questions_over_the_same_pages(ask: Ask, known: Known, tmp_path: Path) -> None:
