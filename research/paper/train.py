@@ -32,7 +32,7 @@ def train_paper(options: PaperOptions, say: Say = silent) -> dict[str, Any]:
     run = Run(backbone, options.out, options.device, options.every, options.stop_after)
     if options.dev is None:
         return train_mixed(config, run, images, texts, say)
-    judge = dataset_judge(open_dataset(options.dev), backbone)
+    judge = dataset_judge(open_dataset(options.dev, options.data), backbone)
     judging = Judging(judge, max(1, options.judge_every), options.patience)
     return train_judged(judging, config, run, images, texts, say)
 

@@ -12,8 +12,9 @@
 own=${DATA:-}
 DATA=${DATA:-.}
 [ -n "$own" ] || SETS="none"
+MANY_ENCODERS=1
 . "$(dirname "$0")/common.sh"
-row=${ROW:-${MTEB:-${ENCODER:-default}}}
+row=${ROW:-${MTEB:-$ENCODER}}
 folder=$OUT/table/$(echo "$row" | tr / _)
 mkdir -p "$folder"
 if [ -n "$own" ]; then
@@ -43,10 +44,10 @@ judge() {
         vsplade eval "$1" $data --texts "$TEXTS/$2.jsonl.gz" --run "$3.run" --json
     elif [ -n "${MTEB:-}" ]; then
         "$PYTHON" -m research.experiments.mteb_model "$1" "$MTEB" $data --run "$3.run" --json
-    elif [ -n "$own" ]; then
-        vsplade eval "$1" $ENCODER_FLAGS --vectors "$(vectors "$2")" --run "$3.run" --json
+    elif [ -n "$own" ] && [ "$encoder_is" = "$(cat "$OUT/encoder")" ]; then
+        vsplade eval "$1" --encoder "$ENCODER" --words-only --vectors "$(vectors "$2")" --run "$3.run" --json
     else
-        vsplade eval "$1" $ENCODER_FLAGS $data --keep-vectors "$3.npz" --run "$3.run" --json
+        vsplade eval "$1" --encoder "$ENCODER" --words-only $data --keep-vectors "$3.npz" --run "$3.run" --json
     fi
 }
 
