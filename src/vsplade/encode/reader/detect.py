@@ -108,9 +108,9 @@ def fold(picture: NDArray[Any]) -> NDArray[Any]:
 
 def at_size(grey: Image.Image, edge: int) -> Image.Image:
     """The page at the size that it is read at."""
-    from vsplade.pages import fit
+    from vsplade.pages.lanczos import fit_grey  # here, for it loads numba: questions do not need it
 
-    return fit(grey, edge, enlarge=True)
+    return fit_grey(grey, edge, enlarge=True)
 
 
 class CellReader:
@@ -123,7 +123,7 @@ class CellReader:
 
     def read(self, image: Image.Image) -> Cells:
         """Every word cell of a page, over all the sizes it is read at."""
-        grey = stretched(image.convert("L"))
+        grey = stretched(image if image.mode == "L" else image.convert("L"))
         page = read = at_size(grey, self._edge)
         words = self.find_words(page)
         em = self.type_sizes(words)
@@ -194,13 +194,15 @@ class CellReader:
 
     @staticmethod
     def _copy(page: Image.Image, scale: float) -> Image.Image:
-        from vsplade.pages import fit
+        from vsplade.pages.lanczos import fit_grey
 
-        return fit(page, max(BLOCK, round(max(page.size) * scale)))
+        return fit_grey(page, max(BLOCK, round(max(page.size) * scale)))
 
     def find_words(self, copy: Image.Image, known: NDArray[np.bool_] | None = None) -> Words:
         """Where words stand on a copy; ``known`` cells of it need not be looked at."""
-        grey = np.asarray(copy)
+        from vsplade.pages import grey_levels
+
+        grey = grey_levels(copy)
         padding = ((0, -grey.shape[0] % BLOCK), (0, -grey.shape[1] % BLOCK))
         padded = np.pad(grey, padding, mode="edge")
         width = self._config["network"]["middle"] + self._config["network"]["coarse"]
