@@ -1,8 +1,8 @@
-"""Grey pages shrunk by loops that numba compiles: the pixels that ``fit`` gives, in a sixth of the time.
+"""Grey pages shrunk by loops that numba compiles: the pixels that ``fit`` gives, in a ninth of the time.
 
-Pillow's filter goes over one pixel at a time. Here a whole row is multiplied at once; for the pass across, the
-picture is laid on its side before and after. Sums are Pillow's own integers, so every pixel is the same as
-Pillow 13 makes it. Loading numba takes a third of a second, so processes that render pages go on with Pillow.
+Pillow's filter goes over one pixel at a time. Here a whole row is multiplied at once. For the pass across,
+the picture is laid on its side before and after. Sums are Pillow's own integers, so every pixel is the same
+as Pillow 13 makes it. Loading numba takes a third of a second: processes that render pages use Pillow.
 """
 
 # mypy: disable-error-code="untyped-decorator"
