@@ -82,6 +82,17 @@ def test_tiny_type_is_read_in_more_detail(reader: ReaderEncoder, size: int) -> N
     assert share_read(reader, shrunk, WORDS) >= (0.3 if size == 6 else 0.6)
 
 
+def test_words_come_in_reading_order(reader: ReaderEncoder) -> None:
+    """Line by line, and column by column."""
+    left, right = sheet(WORDS, 20, 420, 500), sheet("Farmers sold wheat and wool at the market", 20, 420, 500)
+    picture = Image.new("L", (900, 500), 255)
+    picture.paste(left, (0, 0))
+    picture.paste(right, (460, 0))
+    texts = reader.page_text.texts(reader.read(picture))
+    asked = "quarterly report traffic lighthouse counted farmers wheat market".split()
+    assert [text for text in texts if text in asked] == asked
+
+
 def test_small_type_on_small_copies_is_left_to_the_page(reader: ReaderEncoder) -> None:
     cells = reader.read(sheet(WORDS, 16, width=1000, height=600))
     on_copies = cells.pixel[:, 0] > 1.5 * cells.pixel[:, 0].min()

@@ -168,8 +168,7 @@ class ReaderEncoder(ReaderQueries):
         """What the page is about."""
         if self._meaning is None:
             return None
-        lines = self.page_text.lines(cells)
-        return self._meaning.encode_page([word.text for line in lines for word in line])
+        return self._meaning.encode_page(self.page_text.texts(cells))
 
     @cached_property
     def page_text(self) -> PageText:
