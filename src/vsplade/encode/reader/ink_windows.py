@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 CELL = 8
 BLOCK = 16
 """Windows begin and end at its multiples: two cells, the coarsest grid of the network."""
+FOLD = 4
+"""Pixels each way that become channels of the network's first layer."""
 CONTRAST = 16
 """Difference of two neighbouring pixels (of 255) that makes an edge."""
 EDGES = 2
@@ -35,19 +37,6 @@ DEEPEST = 40
 Rectangle = tuple[int, int, int, int]  # top, left, bottom, right in cells
 
 
-def _edges(pixels: NDArray[np.uint8], others: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """1 where two pixels differ, else 0."""
-    return (np.maximum(pixels, others) - np.minimum(pixels, others) > CONTRAST).view(np.uint8)
-
-
-def _by_cell(marks: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """How many marks each cell has, 64 at most."""
-    rows, columns = marks.shape[0] // CELL, marks.shape[1] // CELL
-    lines = marks.reshape(rows, CELL, -1).sum(axis=1, dtype=np.uint8)  # first down: it runs along memory
-    counts: NDArray[np.uint8] = lines.reshape(rows, columns, CELL).sum(axis=2, dtype=np.uint8)
-    return counts
-
-
 def _around(counts: NDArray[np.uint16]) -> NDArray[np.uint16]:
     """Sums over each cell and its eight neighbours."""
     down = counts.copy()
@@ -61,12 +50,9 @@ def _around(counts: NDArray[np.uint16]) -> NDArray[np.uint16]:
 
 def ink_cells(grey: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """(rows, columns) of cells; ``grey`` has sides that are multiples of CELL."""
-    marks = np.zeros(grey.shape, np.uint8)
-    marks[:, 1:] = _edges(grey[:, 1:], grey[:, :-1])
-    across = _by_cell(marks)
-    marks[0] = 0
-    marks[1:] = _edges(grey[1:], grey[:-1])
-    down = _by_cell(marks)
+    from vsplade.encode.reader.page_loops import edges  # here, for it loads numba
+
+    across, down = edges(grey, CELL, CONTRAST)
     inked = (across >= EDGES) & (down >= EDGES)
     return np.asarray(inked & (_around((across + down).astype(np.uint16)) > DUST), np.bool_)
 

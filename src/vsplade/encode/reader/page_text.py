@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.encode.reader.bigrams import on_one_line
+from vsplade.encode.reader.bigrams import LINE
 from vsplade.encode.reader.boxes import ABOVE, BELOW, TYPE, width_of
 from vsplade.encode.tokenizer import GOES_ON, Tokenizer, letters_of
 from vsplade.types import Box
@@ -39,6 +39,8 @@ PIECE_GAP = 1.2
 """Em between two pieces of one word, at most: letters may stand between them."""
 SAME_TYPE = 0.6
 """Octaves by which the type of one line may differ."""
+FARTHEST = 2.0
+"""Em between two pieces that are looked at together, at most: more than any of the gaps here."""
 LINE_GAP = 1.9
 """Em from one line of a block to the next, at most."""
 
@@ -108,25 +110,21 @@ class PageText:
     def _lines(self, pieces: Pieces) -> list[list[int]]:
         """Rows of pieces that follow one another on a line, from left to right."""
         after, before = [-1] * len(pieces.x), [-1] * len(pieces.x)
-        lefts, rights, gaps = [], [], []
-        for left, right in on_one_line(pieces.y, pieces.em):
-            gap = pieces.x[right] - pieces.x[left]
-            ahead = gap > 0
-            gap = gap - (pieces.width[left] + pieces.width[right]) / 2
-            inside = self._goes_on[pieces.term[left]] & self._went_on[pieces.term[right]]
-            gap /= pieces.em[left]
-            fits = ahead & (gap < np.where(inside, PIECE_GAP, WORD_GAP))
-            fits &= np.abs(np.log2(pieces.em[right] / pieces.em[left])) < SAME_TYPE
-            lefts.append(left[fits])
-            rights.append(right[fits])
-            gaps.append((pieces.x[right] - pieces.x[left])[fits])
-        if lefts:
-            gap = np.concatenate(gaps)
-            nearest = np.argsort(gap, kind="stable")  # the nearest neighbours find each other first
-            left, right = np.concatenate(lefts)[nearest].tolist(), np.concatenate(rights)[nearest].tolist()
-            for one, other in zip(left, right, strict=True):
-                if after[one] < 0 and before[other] < 0:
-                    after[one], before[other] = other, one
+        from vsplade.encode.reader.page_loops import near_on_line
+
+        half = pieces.width / 2
+        ahead = half + half.max(initial=0.0) + FARTHEST * pieces.em
+        left, right = near_on_line(pieces.y, LINE * pieces.em, pieces.x, np.zeros(len(half)), ahead)
+        apart = pieces.x[right] - pieces.x[left]
+        gap = (apart - (pieces.width[left] + pieces.width[right]) / 2) / pieces.em[left]
+        inside = self._goes_on[pieces.term[left]] & self._went_on[pieces.term[right]]
+        fits = gap < np.where(inside, PIECE_GAP, WORD_GAP)
+        fits &= np.abs(np.log2(pieces.em[right] / pieces.em[left])) < SAME_TYPE
+        rows = np.flatnonzero(fits)
+        nearest = rows[np.argsort(apart[rows], kind="stable")]  # the nearest neighbours find each other first
+        for one, other in zip(left[nearest].tolist(), right[nearest].tolist(), strict=True):
+            if after[one] < 0 and before[other] < 0:
+                after[one], before[other] = other, one
         return [list(_follow(first, after)) for first, left_of in enumerate(before) if left_of < 0]
 
     def _words(self, pieces: Pieces, line: Sequence[int], ratio: float) -> list[Word]:
@@ -198,25 +196,25 @@ def _placed(first: str, middle: str, last: str, size: int) -> str | None:
 
 def surest(pieces: Pieces) -> NDArray[np.int64]:
     """Rows of pieces that no surer one lies on, in the order of their certainty."""
-    hidden = np.zeros(len(pieces.x), bool)
-    overlaps: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-    for one, other in on_one_line(pieces.y, pieces.em):
-        apart = np.abs(pieces.x[one] - pieces.x[other])
-        narrow = np.minimum(pieces.width[one], pieces.width[other])
-        near = (pieces.width[one] + pieces.width[other]) / 2 - apart > SAME_PLACE * narrow
-        same = pieces.term[one] == pieces.term[other]
-        near |= same & (apart < SAME_WORD * pieces.em[one] + pieces.width[one] / 3)
-        surer = pieces.chance[one] > pieces.chance[other]
-        surer |= (pieces.chance[one] == pieces.chance[other]) & (one < other)
-        overlaps.append((one[near & surer], other[near & surer]))
-    if overlaps:
-        sure = np.concatenate([one for one, _ in overlaps])
-        less = np.concatenate([other for _, other in overlaps])
-        order = np.lexsort((less, -pieces.chance[sure]))
-        for one, other in zip(sure[order].tolist(), less[order].tolist(), strict=True):
-            if not hidden[one]:
-                hidden[other] = True
-    return np.flatnonzero(~hidden)
+    from vsplade.encode.reader.page_loops import near_on_line
+
+    half = pieces.width / 2
+    around = np.maximum(half + half.max(initial=0.0), FARTHEST * pieces.em + pieces.width)
+    one, other = near_on_line(pieces.y, LINE * pieces.em, pieces.x, around, around)
+    apart = np.abs(pieces.x[one] - pieces.x[other])
+    narrow = np.minimum(pieces.width[one], pieces.width[other])
+    near = (pieces.width[one] + pieces.width[other]) / 2 - apart > SAME_PLACE * narrow
+    same = pieces.term[one] == pieces.term[other]
+    near |= same & (apart < SAME_WORD * pieces.em[one] + pieces.width[one] / 3)
+    surer = pieces.chance[one] > pieces.chance[other]
+    surer |= (pieces.chance[one] == pieces.chance[other]) & (one < other)
+    sure, less = one[near & surer], other[near & surer]
+    order = np.lexsort((less, -pieces.chance[sure]))
+    hidden = [False] * len(pieces.x)
+    for row, below in zip(sure[order].tolist(), less[order].tolist(), strict=True):
+        if not hidden[row]:
+            hidden[below] = True
+    return np.flatnonzero(~np.array(hidden, np.bool_))
 
 
 def _ends(pieces: Pieces, rows: list[int]) -> tuple[float, float]:
