@@ -57,18 +57,6 @@ def ink_cells(grey: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return np.asarray(inked & (_around((across + down).astype(np.uint16)) > DUST), np.bool_)
 
 
-def _runs(filled: NDArray[np.bool_], gap: int) -> list[tuple[int, int]]:
-    """Stretches of True, joined where less than ``gap`` False lie between them."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], filled, [False]]).astype(np.int8)))
-    stretches: list[tuple[int, int]] = []
-    for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-        if stretches and start - stretches[-1][1] < gap:
-            stretches[-1] = (stretches[-1][0], end)
-        else:
-            stretches.append((start, end))
-    return stretches
-
-
 def window(part: Rectangle, shape: tuple[int, ...]) -> Rectangle:
     """A part with its margin; ``shape`` is the page's, in cells, an even number each way."""
     step = BLOCK // CELL
@@ -111,11 +99,13 @@ def _join(bands: list[list[Rectangle]], shape: tuple[int, ...]) -> list[Rectangl
 
 def _split(inked: NDArray[np.bool_], part: Rectangle, depth: int, whole: bool) -> list[Rectangle]:
     """Cut down the page at even depths and across it at odd ones; ``whole`` if the last cut found nothing."""
+    from vsplade.encode.reader.page_loops import runs
+
     top, left, bottom, right = part
     down = depth % 2 == 0
     gap = (GAP_DOWN if down else GAP_ACROSS) if depth < DEEPEST else max(inked.shape)
-    runs = _runs(np.asarray(inked[top:bottom, left:right].any(axis=1 if down else 0)), gap)
-    bands = [(top + a, left, top + b, right) if down else (top, left + a, bottom, left + b) for a, b in runs]
+    found = runs(inked, part, down, gap)
+    bands = [(top + a, left, top + b, right) if down else (top, left + a, bottom, left + b) for a, b in found]
     if not bands or (len(bands) == 1 and whole):
         return bands
     if len(bands) == 1:

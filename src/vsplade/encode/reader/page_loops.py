@@ -45,6 +45,36 @@ def _count_edges(grey: Any, cell: Any, contrast: Any, across: Any, down: Any) ->
             across[row, column], down[row, column] = sums
 
 
+def runs(inked: NDArray[np.bool_], part: tuple[int, int, int, int], down: bool, gap: int) -> list[list[int]]:
+    """Begin and end of the bands of a part (top, left, bottom, right) that hold ink, counted from its edge;
+    they are joined where less than ``gap`` empty rows or columns lie between them.
+    """
+    top, left, bottom, right = part
+    found = np.empty((max(bottom - top, right - left) // 2 + 1, 2), np.int64)
+    rows: list[list[int]] = found[: _find_runs(inked[top:bottom, left:right], down, gap, found)].tolist()
+    return rows
+
+
+@njit(nogil=True, cache=True)
+def _find_runs(inked: Any, down: Any, gap: Any, found: Any) -> Any:
+    rows, columns = inked.shape
+    filled = np.zeros(rows if down else columns, np.bool_)
+    for row in range(rows):
+        for column in range(columns):
+            if inked[row, column]:
+                filled[row if down else column] = True
+    count = 0
+    for place in range(len(filled)):
+        if not filled[place]:
+            continue
+        if count > 0 and place - found[count - 1, 1] < gap:
+            found[count - 1, 1] = place + 1
+        else:
+            found[count, 0], found[count, 1] = place, place + 1
+            count += 1
+    return count
+
+
 def near_on_line(
     height: NDArray[np.float64],
     reach: NDArray[np.float64],
