@@ -181,6 +181,17 @@ def _insert(values, names, value, name):
     values[place], names[place] = value, name
 
 
+@njit(nogil=True, cache=True, no_cpython_wrapper=True, inline="always")
+def _sort(names):
+    """A few numbers, least first; numba's own sort takes a second to compile."""
+    for last in range(1, BEST):
+        name, place = names[last], last
+        while place > 0 and names[place - 1] > name:
+            names[place] = names[place - 1]
+            place -= 1
+        names[place] = name
+
+
 @njit(nogil=True, cache=True, fastmath=True, no_cpython_wrapper=True)
 def _power(products, bits, powers):
     """2 to the power of each, exact to seven digits; and the sum of all."""
@@ -217,7 +228,7 @@ def find_best(seen, scales, weights, factors, biases, totals, tops, chances, ter
             total += totals[row, group]
             if tops[row, group] > top[BEST - 1]:
                 _insert(top, groups, tops[row, group], group)
-        groups.sort()
+        _sort(groups)
         for n in range(BEST):
             term = groups[n] * GROUP
             total -= totals[row, groups[n]]
@@ -262,7 +273,8 @@ def look(features, weights, biases, size, size_bias, seen, scales, ems):
     sums = np.empty((4, SEEN), np.float32)
     for first in range(0, len(features), 4):
         for each in range(4):
-            sums[each] = biases
+            for n in range(SEEN):  # an array at once would take seconds to compile
+                sums[each, n] = biases[n]
         _four_sums(features, first, weights, sums)
         for each in range(4):
             row, largest, em = sums[each], np.float32(1e-9), size_bias
