@@ -81,8 +81,8 @@ def _cosine(a: SparseVector, b: SparseVector) -> float:
 
 
 def quality(encoder: Any, name: str, data: Path | None) -> dict[str, object]:
+    from research.experiments.hub import open_dataset
     from vsplade.evaluate.evaluator import evaluate_dataset
-    from vsplade.evaluate.hub import open_dataset
 
     dataset = open_dataset(name, data)
     exact = evaluate_dataset(dataset, encoder).measures["ndcg@5"]

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from research.command import main, option
+from research.experiments.hub import open_dataset
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset
-from vsplade.evaluate.hub import open_dataset
 from vsplade.evaluate.measures import measure, rounded
 from vsplade.evaluate.runs import Run, read_run, write_run
 from vsplade.search.fuse import fuse_runs, tune_weights

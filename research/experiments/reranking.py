@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from research.experiments.dense import sentence_model
+from research.experiments.late_interaction import recall_ceiling, rerank_dataset
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset
-from vsplade.evaluate.late_interaction import recall_ceiling, rerank_dataset
 from vsplade.evaluate.measures import measure
 from vsplade.evaluate.runs import Run
 from vsplade.search.rerank import DEPTH, ColModernVbert, Vectors, rerank_run

@@ -32,13 +32,7 @@ NEW_FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
 
 
 @click.command("eval")
-@click.argument("dataset", metavar="DATASET")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    metavar="DIR",
-    help="Where copies of the hub's data sets lie, as OWNER/NAME. Default: fetch them.",
-)
+@click.argument("dataset", metavar="FOLDER", type=click.Path(path_type=Path))
 @encoder_option
 @click.option(
     "--texts", type=FILE, help="Judge these page texts ({_id, text} lines) with BM25, not the pages."
@@ -83,19 +77,6 @@ NEW_FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
 @fusion_option
 @click.option("--tune", is_flag=True, help="Look for the best weights on this set (steps of 0.1).")
 @click.option(
-    "--rerank",
-    metavar="MODEL",
-    help="Judge the results reordered by a ColModernVBERT model (folder or name).",
-)
-@click.option(
-    "--rerank-depth",
-    type=click.IntRange(1, 100),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="Results a query that --rerank looks at.",
-)
-@click.option(
     "--measure",
     "measure_name",
     default="ndcg@5",
@@ -105,8 +86,7 @@ NEW_FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
 @click.option("--per-query", is_flag=True, help="With --json: every measure of every query too.")
 @json_option
 def evaluate(
-    dataset: str,
-    data: Path | None,
+    dataset: Path,
     encoder: str | None,
     texts: Path | None,
     vectors: Path | None,
@@ -119,20 +99,18 @@ def evaluate(
     workers: int | None,
     **then: Any,
 ) -> None:
-    """Measure search quality on your own set or a public one.
+    """Measure search quality on a set of your own.
 
-    DATASET is a folder with images/ or pdfs/, queries.jsonl[.gz] and qrels.tsv, a folder in the hub's
-    layout, or a name: vidore-v2:biomedical.
+    FOLDER has images/ or pdfs/, queries.jsonl[.gz] and qrels.tsv.
     """
-    from vsplade.evaluate import PageVectors, evaluate_dataset
+    from vsplade.evaluate import PageVectors, evaluate_dataset, load_dataset
     from vsplade.evaluate.eval_report import check_plots
-    from vsplade.evaluate.hub import open_dataset
 
     if then["report_folder"]:
         check_plots()
     if (queries is None) != (qrels is None):
         raise InputError("--queries and --qrels belong together: give both or none.")
-    judged = open_dataset(dataset, data, queries, qrels)
+    judged = load_dataset(dataset, queries, qrels)
     with progress_bar(len(judged.files), "files") as update:
         report = evaluate_dataset(
             judged,
@@ -161,25 +139,21 @@ class Afterwards:
     weights: str | None
     fusion: str
     tune: bool
-    rerank: str | None
-    rerank_depth: int
     measure_name: str
     per_query: bool
     as_json: bool
 
 
 def _report(judged: Dataset, report: EvalReport, encoder: str | None, asked: Afterwards) -> None:
-    """Joined, reranked and compared as asked for; then written and printed."""
+    """Joined and compared as asked for; then written and printed."""
     from vsplade.evaluate import write_run
     from vsplade.evaluate.eval_report import write_report
 
-    joined = reranking = None
+    joined = None
     if asked.fuse or asked.fuse_with:
         report, joined = _fuse(judged, report, encoder, asked)
     elif asked.tune or asked.weights is not None:
         raise InputError("--tune and --weights say how rankings are joined: give --fuse or --fuse-with too.")
-    if asked.rerank:
-        report, reranking = _rerank(judged, report, asked.rerank, asked.rerank_depth)
     if asked.run_file:
         write_run(asked.run_file, report.run)
     if asked.report_folder:
@@ -188,15 +162,13 @@ def _report(judged: Dataset, report: EvalReport, encoder: str | None, asked: Aft
     difference = _compare(judged, report, other, measure) if other else None
     if asked.as_json:
         compared = difference and {"run": str(other), "measure": measure, **difference.to_json()}
-        parts = {"fusion": joined and joined.to_json(), "reranking": reranking, "comparison": compared}
+        parts = {"fusion": joined and joined.to_json(), "comparison": compared}
         facts = report.to_json(per_query=asked.per_query)
         print_json(facts | {name: part for name, part in parts.items() if part})
         return
     _print_report(report)
     if joined:
         _print_fusion(joined)
-    if reranking:
-        _print_reranking(reranking, measure)
     if difference:
         _print_comparison(difference, measure, other)
 
@@ -233,38 +205,12 @@ def _fuse(
     return fuse_report(data, report, runs, shares, *how, unseen)
 
 
-def _rerank(data: Dataset, report: EvalReport, model: str, depth: int) -> tuple[EvalReport, dict[str, Any]]:
-    from dataclasses import replace
-
-    from vsplade.evaluate.late_interaction import recall_ceiling, rerank_dataset
-    from vsplade.evaluate.measures import averages, per_query, rounded
-    from vsplade.search.rerank import ColModernVbert
-
-    run = rerank_dataset(data, report.run, ColModernVbert(model), depth)
-    values = per_query(data.qrels, run)
-    facts = {
-        "model": model,
-        "depth": depth,
-        "recall_ceiling": round(recall_ceiling(data.qrels, report.run, depth), 6),
-        "before": rounded(report.measures, 6),
-    }
-    name = f"{report.encoder}, reranked by {model}"
-    return replace(report, encoder=name, measures=averages(values), per_query=values, run=run), facts
-
-
 def _print_fusion(fusion: Fusion) -> None:
     alone = ", ".join(f"{value:.4f}" for value in fusion.alone)
     weights = ", ".join(f"{weight:.3g}" for weight in fusion.weights)
     say(f"  fused by {fusion.method}, weights {weights}; {fusion.measure} of each alone: {alone}")
     if fusion.tuned_here:
         note("Note: the weights were tuned on these very queries. Judge them on another set.")
-
-
-def _print_reranking(facts: dict[str, Any], measure: str) -> None:
-    say(
-        f"  reranked the first {facts['depth']}; {measure} before: {facts['before'][measure]:.4f}; "
-        f"recall that no reranking of them can exceed: {facts['recall_ceiling']:.4f}"
-    )
 
 
 def _print_report(report: EvalReport) -> None:
