@@ -10,7 +10,7 @@ from PIL import Image
 
 from vsplade.errors import InputError, PageError
 from vsplade.search.hits import Hit
-from vsplade.search.rerank import Vectors, max_sim, render_hits, rerank_hits, rerank_run
+from vsplade.search.rerank import Vectors, max_sim, render_hits, rerank_hits
 
 
 def rows(*values: list[float]) -> Vectors:
@@ -24,15 +24,6 @@ def test_max_sim_by_hand() -> None:
     assert max_sim(query, page[:0]) == 0.0
     with pytest.raises(InputError, match="do not fit"):
         max_sim(query, rows([1, 2, 3]))
-
-
-def test_a_run_is_reordered_within_its_depth_only() -> None:
-    pages = {"a": rows([0.1]), "b": rows([0.9]), "c": rows([5.0])}
-    run = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}}
-    reranked = rerank_run(run, lambda _: rows([1.0]), pages.__getitem__, depth=2)
-    assert list(reranked["q"].items()) == [("b", pytest.approx(0.9)), ("a", pytest.approx(0.1))]
-    with pytest.raises(InputError, match="At least 1"):
-        rerank_run(run, lambda _: rows([1.0]), pages.__getitem__, depth=0)
 
 
 class Brightness:

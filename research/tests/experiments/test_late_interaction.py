@@ -4,11 +4,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.search.test_rerank import Brightness, picture
+from tests.search.test_rerank import Brightness, picture, rows
 
-from research.experiments.late_interaction import recall_ceiling, rerank_dataset
+from research.experiments.late_interaction import recall_ceiling, rerank_dataset, rerank_run
 from vsplade.errors import InputError
 from vsplade.evaluate import load_dataset
+
+
+def test_a_run_is_reordered_within_its_depth_only() -> None:
+    pages = {"a": rows([0.1]), "b": rows([0.9]), "c": rows([5.0])}
+    run = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}}
+    reranked = rerank_run(run, lambda _: rows([1.0]), pages.__getitem__, depth=2)
+    assert list(reranked["q"].items()) == [("b", pytest.approx(0.9)), ("a", pytest.approx(0.1))]
+    with pytest.raises(InputError, match="At least 1"):
+        rerank_run(run, lambda _: rows([1.0]), pages.__getitem__, depth=0)
 
 
 def test_the_ceiling_is_the_first_stages_recall() -> None:

@@ -57,31 +57,20 @@ NEW_FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
 @click.option("-k", "k", type=click.IntRange(min=1), default=100, show_default=True, help="Results a query.")
 @workers_option
 @click.option("--run", "run_file", type=NEW_FILE, metavar="FILE", help="Write the results as a TREC run.")
-@click.option(
-    "--report",
-    "report_folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Write report.html (with plots), report.md and report.json there.",
-)
 @click.option("--compare", type=FILE, metavar="RUN", help="Compare with another TREC run: is it luck?")
 @click.option(
     "--fuse",
     is_flag=True,
     help="With --encoder reader+text: judge what `vsplade search --fuse` would return.",
 )
-@click.option(
-    "--fuse-with", type=FILE, multiple=True, metavar="RUN", help="Judge this system joined with a TREC run."
-)
-@click.option("--weights", metavar="W,W", help="Weights of the joined rankings, this system first; sum 1.")
+@click.option("--weights", metavar="W,W", help="Weights of the two rankings, the text layers' second; sum 1.")
 @fusion_option
-@click.option("--tune", is_flag=True, help="Look for the best weights on this set (steps of 0.1).")
 @click.option(
     "--measure",
     "measure_name",
     default="ndcg@5",
     show_default=True,
-    help="The measure that --compare and --tune look at.",
+    help="The measure that --compare looks at.",
 )
 @click.option("--per-query", is_flag=True, help="With --json: every measure of every query too.")
 @json_option
@@ -104,10 +93,7 @@ def evaluate(
     FOLDER has images/ or pdfs/, queries.jsonl[.gz] and qrels.tsv.
     """
     from vsplade.evaluate import PageVectors, evaluate_dataset, load_dataset
-    from vsplade.evaluate.eval_report import check_plots
 
-    if then["report_folder"]:
-        check_plots()
     if (queries is None) != (qrels is None):
         raise InputError("--queries and --qrels belong together: give both or none.")
     judged = load_dataset(dataset, queries, qrels)
@@ -132,13 +118,10 @@ class Afterwards:
     """What is done with the results of the search, by the command's own options."""
 
     run_file: Path | None
-    report_folder: Path | None
     compare: Path | None
     fuse: bool
-    fuse_with: tuple[Path, ...]
     weights: str | None
     fusion: str
-    tune: bool
     measure_name: str
     per_query: bool
     as_json: bool
@@ -147,17 +130,14 @@ class Afterwards:
 def _report(judged: Dataset, report: EvalReport, encoder: str | None, asked: Afterwards) -> None:
     """Joined and compared as asked for; then written and printed."""
     from vsplade.evaluate import write_run
-    from vsplade.evaluate.eval_report import write_report
 
     joined = None
-    if asked.fuse or asked.fuse_with:
+    if asked.fuse:
         report, joined = _fuse(judged, report, encoder, asked)
-    elif asked.tune or asked.weights is not None:
-        raise InputError("--tune and --weights say how rankings are joined: give --fuse or --fuse-with too.")
+    elif asked.weights is not None:
+        raise InputError("--weights says how rankings are joined: give --fuse too.")
     if asked.run_file:
         write_run(asked.run_file, report.run)
-    if asked.report_folder:
-        write_report(asked.report_folder, [report])
     measure, other = asked.measure_name, asked.compare
     difference = _compare(judged, report, other, measure) if other else None
     if asked.as_json:
@@ -185,32 +165,16 @@ def _fuse(
 ) -> tuple[EvalReport, Fusion]:
     from vsplade.cli.searching import parse_weights
     from vsplade.encode import load_encoder
-    from vsplade.evaluate import fuse_report, read_run
-    from vsplade.evaluate.fusion import text_half_run
-    from vsplade.search.fused_search import READER_AND_TEXT
+    from vsplade.evaluate import fuse_with_text
 
-    vectors = report.vectors
-    pages = vectors.ids if vectors is not None else data.image_ids
-    runs, unseen = {}, [set[str]()]
-    if asked.fuse and vectors is not None:
-        runs["text layer"], blind = text_half_run(data, load_encoder(encoder), vectors, k=100)
-        unseen.append(blind)
-    for other in asked.fuse_with:
-        runs[other.name] = read_run(other, data.queries, pages)
-        unseen.append(set())
-    shares = parse_weights(asked.weights)
-    if shares is None and not asked.fuse_with and not asked.tune:
-        shares = READER_AND_TEXT
-    how = asked.fusion, asked.tune, asked.measure_name
-    return fuse_report(data, report, runs, shares, *how, unseen)
+    how = parse_weights(asked.weights), asked.fusion, asked.measure_name
+    return fuse_with_text(data, report, load_encoder(encoder), *how)
 
 
 def _print_fusion(fusion: Fusion) -> None:
     alone = ", ".join(f"{value:.4f}" for value in fusion.alone)
     weights = ", ".join(f"{weight:.3g}" for weight in fusion.weights)
     say(f"  fused by {fusion.method}, weights {weights}; {fusion.measure} of each alone: {alone}")
-    if fusion.tuned_here:
-        note("Note: the weights were tuned on these very queries. Judge them on another set.")
 
 
 def _print_report(report: EvalReport) -> None:
