@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from vsplade.backends.address import Where
 from vsplade.cli.common import (
+    FUSION,
     INDEX,
     count,
     encoder_option,
-    fusion_option,
     json_option,
     note,
     print_json,
@@ -22,71 +22,51 @@ from vsplade.cli.common import (
     say,
     workers_option,
 )
+from vsplade.cli.options import FILE, NEW_FILE, option, takes
 from vsplade.errors import InputError
 
 if TYPE_CHECKING:
     from vsplade.evaluate import Dataset, EvalReport, Fusion, Significance
 
-FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-NEW_FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
+
+@dataclass(frozen=True)
+class EvalOptions:
+    texts: Path | None = option(
+        "Judge these page texts ({_id, text} lines) with BM25, not the pages.", None, kind=FILE
+    )
+    vectors: Path | None = option(
+        "Judge these page vectors (kept by --keep-vectors), not the pages.", None, kind=FILE
+    )
+    queries: Path | None = option("Other questions over the same pages, with --qrels.", None, kind=FILE)
+    qrels: Path | None = option("The judgements of --queries.", None, kind=FILE)
+    words_only: bool = option("Leave out what pages are about: judge their words alone.", False)
+    keep_vectors: Path | None = option("Keep the page vectors for later runs.", None, kind=NEW_FILE)
+    where: Where | None = option(
+        "Put the pages into this new index, a folder or another engine's address, and search there. "
+        "Default: a temporary folder.", None, flag="--index", kind=INDEX, metavar="DIR",
+    )  # fmt: skip
+    k: int = option("Results a query.", 100, flag="-k", kind=click.IntRange(min=1))
+    run: Path | None = option("Write the results as a TREC run.", None, kind=NEW_FILE)
+    compare: Path | None = option(
+        "Compare with another TREC run: is it luck?", None, kind=FILE, metavar="RUN"
+    )
+    fuse: bool = option("With --encoder reader+text: judge what `vsplade search --fuse` would return.", False)
+    weights: str | None = option(
+        "Weights of the two rankings, the text layers' second; sum 1.", None, metavar="W,W"
+    )
+    fusion: str = option(FUSION, "rsf", choices=("rsf", "rrf"))
+    measure: str = option("The measure that --compare looks at.", "ndcg@5")
+    per_query: bool = option("With --json: every measure of every query too.", False)
 
 
 @click.command("eval")
 @click.argument("dataset", metavar="FOLDER", type=click.Path(path_type=Path))
 @encoder_option
-@click.option(
-    "--texts", type=FILE, help="Judge these page texts ({_id, text} lines) with BM25, not the pages."
-)
-@click.option(
-    "--vectors", type=FILE, help="Judge these page vectors (kept by --keep-vectors), not the pages."
-)
-@click.option(
-    "--queries", type=FILE, metavar="FILE", help="Other questions over the same pages, with --qrels."
-)
-@click.option("--qrels", type=FILE, metavar="FILE", help="The judgements of --queries.")
-@click.option("--words-only", is_flag=True, help="Leave out what pages are about: judge their words alone.")
-@click.option("--keep-vectors", type=NEW_FILE, metavar="FILE", help="Keep the page vectors for later runs.")
-@click.option(
-    "--index",
-    "where",
-    type=INDEX,
-    metavar="DIR",
-    help="Put the pages into this new index, a folder or another engine's address, and search there. "
-    "Default: a temporary folder.",
-)
-@click.option("-k", "k", type=click.IntRange(min=1), default=100, show_default=True, help="Results a query.")
 @workers_option
-@click.option("--run", "run_file", type=NEW_FILE, metavar="FILE", help="Write the results as a TREC run.")
-@click.option("--compare", type=FILE, metavar="RUN", help="Compare with another TREC run: is it luck?")
-@click.option(
-    "--fuse",
-    is_flag=True,
-    help="With --encoder reader+text: judge what `vsplade search --fuse` would return.",
-)
-@click.option("--weights", metavar="W,W", help="Weights of the two rankings, the text layers' second; sum 1.")
-@fusion_option
-@click.option(
-    "--measure",
-    "measure_name",
-    default="ndcg@5",
-    show_default=True,
-    help="The measure that --compare looks at.",
-)
-@click.option("--per-query", is_flag=True, help="With --json: every measure of every query too.")
+@takes(EvalOptions)
 @json_option
 def evaluate(
-    dataset: Path,
-    encoder: str | None,
-    texts: Path | None,
-    vectors: Path | None,
-    queries: Path | None,
-    qrels: Path | None,
-    words_only: bool,
-    keep_vectors: Path | None,
-    where: Where | None,
-    k: int,
-    workers: int | None,
-    **then: Any,
+    dataset: Path, encoder: str | None, workers: int | None, asked: EvalOptions, as_json: bool
 ) -> None:
     """Measure search quality on a set of your own.
 
@@ -94,40 +74,28 @@ def evaluate(
     """
     from vsplade.evaluate import PageVectors, evaluate_dataset, load_dataset
 
-    if (queries is None) != (qrels is None):
+    if (asked.queries is None) != (asked.qrels is None):
         raise InputError("--queries and --qrels belong together: give both or none.")
-    judged = load_dataset(dataset, queries, qrels)
+    judged = load_dataset(dataset, asked.queries, asked.qrels)
     with progress_bar(len(judged.files), "files") as update:
         report = evaluate_dataset(
             judged,
             encoder,
-            vectors=PageVectors.load(vectors) if vectors else None,
-            texts=texts,
-            k=k,
+            vectors=PageVectors.load(asked.vectors) if asked.vectors else None,
+            texts=asked.texts,
+            k=asked.k,
             workers=workers,
             progress=update,
-            keep_vectors=keep_vectors,
-            words_only=words_only,
-            where=where,
+            keep_vectors=asked.keep_vectors,
+            words_only=asked.words_only,
+            where=asked.where,
         )
-    _report(judged, report, encoder, Afterwards(**then))
+    _report(judged, report, encoder, asked, as_json)
 
 
-@dataclass(frozen=True)
-class Afterwards:
-    """What is done with the results of the search, by the command's own options."""
-
-    run_file: Path | None
-    compare: Path | None
-    fuse: bool
-    weights: str | None
-    fusion: str
-    measure_name: str
-    per_query: bool
-    as_json: bool
-
-
-def _report(judged: Dataset, report: EvalReport, encoder: str | None, asked: Afterwards) -> None:
+def _report(
+    judged: Dataset, report: EvalReport, encoder: str | None, asked: EvalOptions, as_json: bool
+) -> None:
     """Joined and compared as asked for; then written and printed."""
     from vsplade.evaluate import write_run
 
@@ -136,11 +104,11 @@ def _report(judged: Dataset, report: EvalReport, encoder: str | None, asked: Aft
         report, joined = _fuse(judged, report, encoder, asked)
     elif asked.weights is not None:
         raise InputError("--weights says how rankings are joined: give --fuse too.")
-    if asked.run_file:
-        write_run(asked.run_file, report.run)
-    measure, other = asked.measure_name, asked.compare
+    if asked.run:
+        write_run(asked.run, report.run)
+    measure, other = asked.measure, asked.compare
     difference = _compare(judged, report, other, measure) if other else None
-    if asked.as_json:
+    if as_json:
         compared = difference and {"run": str(other), "measure": measure, **difference.to_json()}
         parts = {"fusion": joined and joined.to_json(), "comparison": compared}
         facts = report.to_json(per_query=asked.per_query)
@@ -161,13 +129,13 @@ def _compare(data: Dataset, report: EvalReport, other: Path, measure: str) -> Si
 
 
 def _fuse(
-    data: Dataset, report: EvalReport, encoder: str | None, asked: Afterwards
+    data: Dataset, report: EvalReport, encoder: str | None, asked: EvalOptions
 ) -> tuple[EvalReport, Fusion]:
     from vsplade.cli.searching import parse_weights
     from vsplade.encode import load_encoder
     from vsplade.evaluate import fuse_with_text
 
-    how = parse_weights(asked.weights), asked.fusion, asked.measure_name
+    how = parse_weights(asked.weights), asked.fusion, asked.measure
     return fuse_with_text(data, report, load_encoder(encoder), *how)
 
 
