@@ -10,13 +10,13 @@ from typing import Any
 from research.command import main, option
 from research.experiments import behaviour, cases, flops, fusing, grounding, growth, lexicon, reranking, scale
 from research.experiments.embeddings import Embeddings
+from research.experiments.hub import open_dataset
 from research.experiments.knownitem import page_texts
 from vsplade.encode import load_encoder
 from vsplade.errors import InputError
 from vsplade.evaluate import PageVectors, evaluate_dataset, read_page_texts, read_run
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.evaluator import bm25_encoder, encode_texts
-from vsplade.evaluate.hub import open_dataset
 from vsplade.evaluate.runs import Run
 from vsplade.search.index import Index
 from vsplade.types import Encoder
@@ -190,7 +190,7 @@ def run_growth(options: ExperimentOptions) -> object:
 
 def _any_texts(path: Path) -> list[tuple[str, str]]:
     """Texts of a jsonl that was not made for us: the field ``text`` of every line."""
-    from vsplade.evaluate.tables import read_rows
+    from research.experiments.tables import read_rows
 
     return [(str(number), row.text("text", "tsv", "table")) for number, row in enumerate(read_rows(path))]
 

@@ -25,7 +25,7 @@ def _draw(draw: Callable[[Any, Any], None], size: tuple[float, float] = SIZE) ->
         matplotlib.use("Agg")
         from matplotlib import pyplot
     except ModuleNotFoundError as error:
-        raise MissingExtraError("Drawing figures", "eval") from error
+        raise MissingExtraError("Drawing figures", "train") from error
     with pyplot.rc_context(
         {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "vsplade"}
     ):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from research.command import main, option
+from research.experiments.benchmarks import BENCHMARKS
 from vsplade.errors import InputError
-from vsplade.evaluate.benchmarks import BENCHMARKS
 
 COLUMNS = ("vidore-v1", "vidore-v2", "vidore-v3", "visrag", "visdoc-ood", "irpapers")
 

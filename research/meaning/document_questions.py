@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from research.command import main
+from research.experiments.hub import write_questions
 from research.meaning.options import DocumentQuestionsOptions
 from vsplade.errors import InputError
-from vsplade.evaluate.dataset import write_questions
 
 WRITTEN = Path(__file__).with_name("document_questions.tsv")
 

@@ -24,12 +24,12 @@ from typing import Any, TypeAlias
 import openai
 
 from research.command import main
+from research.experiments.benchmarks import is_benchmark
+from research.experiments.hub import open_dataset
 from research.paper.data import ColpaliPairs, read_captions
 from research.paper.options import CaptionOptions
 from vsplade.cli.common import note
 from vsplade.errors import InputError
-from vsplade.evaluate.benchmarks import is_benchmark
-from vsplade.evaluate.hub import open_dataset
 from vsplade.pages import SourceFile, render, usable
 
 LONGEST_EDGE = 2048

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from research.experiments.benchmarks import BENCHMARKS
 from research.experiments.paper import COLUMNS, ROWS, measured_row, to_markdown
 from vsplade.errors import InputError
-from vsplade.evaluate.benchmarks import BENCHMARKS
 
 
 def test_the_papers_table_adds_up() -> None:

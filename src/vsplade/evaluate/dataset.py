@@ -12,7 +12,6 @@ A mistake here changes scores without anybody noticing, so every one is an error
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -119,17 +118,6 @@ def load_dataset(
     if image_ids is not None:
         dataset.check_corpus(image_ids)
     return dataset
-
-
-def write_questions(
-    folder: Path, queries: Mapping[str, str], judgements: Iterable[tuple[str, str, int]]
-) -> None:
-    """``queries.jsonl`` and ``qrels.tsv``, as they are read here; judgements are (query, page, score)."""
-    lines = [json.dumps({"_id": query, "text": text}) + "\n" for query, text in queries.items()]
-    rows = [QRELS_HEADER, *([query, page, str(score)] for query, page, score in judgements)]
-    tsv = "".join("\t".join(row) + "\n" for row in rows)
-    (folder / "queries.jsonl").write_text("".join(lines), encoding="utf-8")
-    (folder / "qrels.tsv").write_text(tsv, encoding="utf-8")
 
 
 def read_queries(path: Path) -> dict[str, str]:

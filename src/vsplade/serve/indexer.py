@@ -46,12 +46,9 @@ class Indexer:
         self._store.prepare()
         self._where = settings.where
         self._encoder: Encoder | None = None
-        asked = settings.limits
         self._limits = Limits(
-            max_bytes=max(asked.upload_bytes, 1 << 30),
-            max_pages=asked.pages,
-            max_pixels=asked.pixels,
-            max_seconds=asked.seconds,
+            max_bytes=max(settings.limits.upload_bytes, Limits().max_bytes),
+            max_seconds=settings.limits.seconds,
         )
 
     def run_forever(self, stop: threading.Event) -> None:
