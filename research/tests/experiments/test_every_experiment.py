@@ -21,10 +21,10 @@ for module in ("tokenizers", "pyarrow", "faiss", "torch"):
 from research.command import run_step
 from research.experiments import __main__ as program
 from research.experiments import reranking
+from research.experiments.benchmarks import repository
 from research.experiments.embeddings import Embeddings
+from research.experiments.hub import open_dataset
 from vsplade.evaluate import PageVectors, evaluate_dataset, write_run
-from vsplade.evaluate.benchmarks import repository
-from vsplade.evaluate.hub import open_dataset
 from vsplade.types import Windows
 
 from .conftest import Known

@@ -226,9 +226,9 @@ def test_captions_of_a_benchmark_by_its_name(
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
+    from research.experiments.benchmarks import repository
     from research.paper.captions import make_captions
     from research.paper.options import CaptionOptions
-    from vsplade.evaluate.benchmarks import repository
 
     monkeypatch.setenv("VSPLADE_CACHE", str(tmp_path / "cache"))
     tables = {
