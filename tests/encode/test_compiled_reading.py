@@ -10,6 +10,7 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 
+from vsplade import compiled as compiled_module
 from vsplade.encode.reader import term_scan
 from vsplade.encode.reader.detect import Named, fold, namer
 from vsplade.encode.reader.onnx_constants import constants
@@ -19,6 +20,18 @@ from vsplade.encode.reader.window_loops import folded, gathered
 from vsplade.errors import InputError
 
 HEAD = MODEL / "head.onnx"
+
+
+def test_a_process_compiles_for_itself_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = compiled_module.njit
+
+    def njit(cache: bool = False, **options: object) -> object:
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return real(**options)
+
+    monkeypatch.setattr(compiled_module, "njit", njit)
+    assert compiled_module.compiled(fastmath=True)(lambda x: x + 1)(2) == 3
 
 
 def test_pixels_are_folded() -> None:
