@@ -15,7 +15,8 @@ from vsplade.encode.reader.detect import Cells
 from vsplade.encode.reader.reader import OTHER_SPELLER, SPELLED, ReaderEncoder
 from vsplade.encode.reader.reader_queries import ReaderOptions
 from vsplade.encode.reader.spelling import LETTERS, Speller, decoded, spelled_as
-from vsplade.encode.reader.word_crops import HEIGHT, picture_of, word_at
+from vsplade.encode.reader.word_crops import HEIGHT, picture_of
+from vsplade.encode.reader.word_ends import word_at
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.types import FOUND, Page
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.reader.boxes import TYPE, width_of
-from vsplade.encode.reader.word_crops import GAP, Place, picture_of, word_at
+from vsplade.encode.reader.word_crops import GAP, Place, picture_of
 from vsplade.encode.tokenizer import GOES_ON, RUNS, Tokenizer, letters_of, normalise
 
 if TYPE_CHECKING:
@@ -97,25 +97,17 @@ class Speller:
 
     def places(self, grey: Image.Image, cells: Cells) -> list[tuple[int, Place]]:
         """The words to be spelled: a cell of each, and where it stands."""
+        from vsplade.encode.reader.word_ends import words_at  # loads numba, which a search does not wait for
+
         readings = self._readings(cells, grey.size)
-        known = np.flatnonzero((readings.chance >= CERTAIN) & ~self._in_detail[readings.term])
-        there, wide = readings.middle[known], readings.width[known]
-        pixels, taken = np.asarray(grey), np.zeros(len(readings.chance), np.bool_)
-        found: list[tuple[int, Place]] = []
-        for row in self._doubtful(readings, known).tolist():
-            if taken[row]:
-                continue
-            x, y = readings.middle[row].tolist()
-            gap = NUMBER_GAP if self._number[readings.term[row]] else GAP
-            place = word_at(pixels, x, y, float(readings.em[row]), gap)
-            if place is None:
-                continue
-            taken |= _inside(place, readings.middle)
-            if float(wide[_inside(place, there)].sum()) < KNOWN * (place[2] - place[0]):
-                found.append((row, place))
-                if len(found) == MOST:
-                    break
-        return found
+        known = (readings.chance >= CERTAIN) & ~self._in_detail[readings.term]
+        tried = self._doubtful(readings, np.flatnonzero(known))
+        x, y = readings.middle.T.astype(np.float64)
+        gap = np.where(self._number[readings.term], NUMBER_GAP, GAP)
+        width = np.where(known, readings.width, 0).astype(np.float64)
+        em = readings.em.astype(np.float64)
+        rows, places = words_at(np.asarray(grey), tried, x, y, em, gap, width, KNOWN, MOST)
+        return list(zip(rows.tolist(), map(tuple, places.tolist()), strict=True))
 
     def _readings(self, cells: Cells, size: tuple[int, int]) -> _Readings:
         """The likeliest term of every cell, and its place in pixels."""
@@ -129,9 +121,17 @@ class Speller:
         rows = np.flatnonzero((chance > LIKELY) & (detail | (chance < DOUBTFUL)))
         order = np.argsort(np.abs(chance[rows] - FIRST) - self._sooner[readings.term[rows]], kind="stable")
         rows = rows[order[:TRIED]]
-        across, down = np.abs(readings.middle[rows, None] - readings.middle[known][None]).transpose(2, 0, 1)
-        on_known = (across < readings.width[known] / 2) & (down < readings.em[known] / 2)
-        left: NDArray[np.intp] = rows[~on_known.any(axis=1)]
+        there = known[np.argsort(readings.middle[known, 1], kind="stable")]
+        x, y = readings.middle[there].T
+        wide, high = readings.width[there] / 2, readings.em[there] / 2
+        at, most = readings.middle[rows, 1], high.max(initial=0)
+        first = np.searchsorted(y, at - most)
+        many = np.searchsorted(y, at + most, side="right") - first
+        row = np.repeat(np.arange(len(rows)), many)
+        one = np.arange(len(row)) - np.repeat(np.cumsum(many) - many - first, many)
+        across, down = np.abs(readings.middle[rows[row]].T - (x[one], y[one]))
+        on_known = row[(across < wide[one]) & (down < high[one])]
+        left: NDArray[np.intp] = np.delete(rows, on_known)
         return left
 
     def spell(self, pictures: Sequence[NDArray[np.uint8]]) -> list[Spelling]:
