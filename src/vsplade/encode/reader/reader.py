@@ -46,14 +46,16 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _WEIGHTING = tuple(field.name for field in fields(PageWeighting))
-REVISION = 12
+REVISION = 13
 """Of the code that vectors depend on. ``scripts/reader_revision.py`` raises it; a test asks for that."""
 ROWS_OF_THREE = 8
 """The revision from which on pairs know what follows them."""
 SPELLED = 9
 """The revision from which on words are spelled."""
-FORMER = {12: (10, 9, 8, 7)}
-"""Revisions whose indexes the code of a later one can search and extend."""
+FORMER = {13: (12, 10, 9, 8, 7)}
+"""Revisions whose indexes the code of a later one can search and extend. 12 spelled fewer words."""
+SAME_MEANING = 12
+"""The revision from which on a page model of meaning makes the same of the same words."""
 OTHER_SPELLER = {
     10: {
         "reader:meaning=false": "reader-ab50e5804133f63f",
@@ -118,14 +120,14 @@ class ReaderEncoder(ReaderQueries):
     def former(self) -> list[ReaderEncoder]:
         """As it was at revisions before, for indexes of that time.
 
-        With meaning there are none: the page model of that time gave directions that no query of today meets.
+        With meaning they are those of today's page model: another gave directions that no query of today
+        meets.
         """
         found: list[ReaderEncoder] = []
-        if self._meaning is not None:
-            return found
         for revision in FORMER.get(self.revision, ()):
-            found.append(type(self)(self.options))
-            found[-1].revision = revision
+            if self._meaning is None or revision >= SAME_MEANING:
+                found.append(type(self)(self.options))
+                found[-1].revision = revision
         return found
 
     @property

@@ -7,6 +7,7 @@ terms take the place of what was read there. All else follows from the terms: wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -25,16 +26,16 @@ if TYPE_CHECKING:
 
 LETTERS = " abcdefghijklmnopqrstuvwxyz0123456789-./,:'()+~"
 """What a picture may show, from number 1 on: 0 is nothing. The last stands for any other mark."""
+_ZERO = LETTERS.index("0") + 1
 _SAME = str.maketrans({"–": "-", "‐": "-", "‑": "-", "—": "-", "−": "-", "’": "'", "‘": "'"})
 LIKELY = 0.12
 """Readings that are less likely are not spelled."""
-DOUBTFUL = 0.5
-"""Whole words are, where they are less sure than this."""
 NUMBER_GAP = 0.42
 """Em between two words, where one is a number: less may stand around its marks."""
 CERTAIN, KNOWN = 0.8, 0.6
-"""A word is not spelled where whole words are read so surely on so much of its width."""
-MOST, TRIED = 40, 1000
+"""A word is not spelled where whole words are read so surely on so much of its width; whole words
+that are less sure are spelled."""
+MOST, TRIED = 64, 1000
 """Words of a page that are spelled, and readings that are gone through for them, at most."""
 FIRST = 0.6
 """Readings near this chance come first, numbers and pieces before others."""
@@ -45,6 +46,9 @@ SURE = 0.5
 """Spellings that are less likely right change nothing."""
 SHARE = 0.6
 """Of that chance, which is taken from what was read at the place: both may be right."""
+ROUND, ROUND_DIGITS = "odq", 30.0
+"""Letters that look like a zero, and how much more often it is one where a digit stands beside it."""
+_ROUND_BESIDE_DIGIT = re.compile(f"[0-9][{ROUND}]|[{ROUND}][0-9]")
 AT_ONCE = 4
 """Words that the network sees at a time, of about one width."""
 STEP = 2
@@ -118,7 +122,7 @@ class Speller:
     def _doubtful(self, readings: _Readings, known: NDArray[np.intp]) -> NDArray[np.intp]:
         """Cells that may be spelled, in the order in which they are tried; none lies on a ``known`` word."""
         chance, detail = readings.chance, self._in_detail[readings.term]
-        rows = np.flatnonzero((chance > LIKELY) & (detail | (chance < DOUBTFUL)))
+        rows = np.flatnonzero((chance > LIKELY) & (detail | (chance < CERTAIN)))
         order = np.argsort(np.abs(chance[rows] - FIRST) - self._sooner[readings.term[rows]], kind="stable")
         rows = rows[order[:TRIED]]
         there = known[np.argsort(readings.middle[known, 1], kind="stable")]
@@ -215,4 +219,20 @@ def decoded(chances: NDArray[np.float32], frames: Sequence[int]) -> Iterator[Spe
     for word, count in enumerate(frames):
         at = np.flatnonzero(begins[word, :count])
         letters = "".join([LETTERS[number - 1] for number in best[word, at].tolist()])
-        yield Spelling(letters, at.tolist(), float(certainty[word, count - 1]))
+        found = Spelling(letters, at.tolist(), float(certainty[word, count - 1]))
+        yield _with_zeros(found, chances[word]) if _ROUND_BESIDE_DIGIT.search(letters) else found
+
+
+def _with_zeros(found: Spelling, chances: NDArray[np.float32]) -> Spelling:
+    """With zeros for round letters beside a digit, where the picture may show one."""
+    letters, certainty = list(found.letters), found.certainty
+    for at, frame in enumerate(found.frames):
+        beside = letters[max(0, at - 1) : at] + letters[at + 1 : at + 2]
+        if letters[at] not in ROUND or not any(map(str.isdigit, beside)):
+            continue
+        letter = float(chances[LETTERS.index(letters[at]) + 1, frame])
+        zero = float(chances[_ZERO, frame]) * ROUND_DIGITS
+        if zero > letter:
+            letters[at] = "0"
+            certainty *= zero / (letter + zero) / letter
+    return Spelling("".join(letters), found.frames, min(1.0, certainty))

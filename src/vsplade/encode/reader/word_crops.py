@@ -1,4 +1,4 @@
-"""Pictures of single words, cut from the page in its own detail; ``word_ends`` tells where they begin and end."""
+"""Pictures of single words, cut from the page in its own detail: ``word_ends`` tells where they stand."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-
 from numpy.typing import NDArray
 
 from vsplade.encode.reader.boxes import WHITE
@@ -25,6 +24,8 @@ MARGIN = 0.12
 """Em of white that is shown beside the letters."""
 NARROWEST = 0.3
 """Em: less wide are specks and rules."""
+FARTHEST = 1e6
+"""Pixels: no page is so large, and beyond whole numbers end."""
 
 
 def word_at(grey: NDArray[np.uint8], x: float, y: float, em: float, gap: float = GAP) -> Place | None:
@@ -69,9 +70,7 @@ def _middle(grey, left, right, y, em):
 @njit(nogil=True, cache=True)
 def _ends(grey, x, y, em, gap):
     """Left and right of the word at this place; 0, 0 where no gap tells them."""
-    start, end, top, bottom, paper = _part(
-        grey, x - REACH * em, x + REACH * em, y - CORE * em, y + CORE * em
-    )
+    start, end, top, bottom, paper = _part(grey, x - REACH * em, x + REACH * em, y - CORE * em, y + CORE * em)
     size, at = end - start, x - start
     if size <= 0 or bottom <= top:
         return 0, 0
@@ -105,6 +104,8 @@ def _ends(grey, x, y, em, gap):
 @njit(nogil=True, cache=True)
 def _word(grey, x, y, em, gap):
     """Left, top, right, bottom of the word whose ink is there; all 0 where there is none."""
+    if not (abs(x) + abs(y) + em < FARTHEST):  # nor are numbers that are none ever a place
+        return 0.0, 0.0, 0.0, 0.0
     y = _middle(grey, x - em, x + em, y, em)
     left, right = _ends(grey, x, y, em, gap)
     if right <= left:
