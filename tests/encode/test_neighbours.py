@@ -50,7 +50,7 @@ def test_a_long_number_is_whole_though_its_middle_is_not_read(
 ) -> None:
     number = "12345678901234567890"[:digits]
     pieces = tuple(TOKENIZER.encode(number))
-    page = cells(("of", 60, 30), ("of", 60 + 0.634 * EM * (digits - 2 * min(3, digits // 2)), 30))
+    page = cells(("of", 60, 30), ("of", 60 + 0.634 * EM * (digits - min(3, digits // 2)), 30))
     page.term[:, 0] = pieces
     (hash,) = neighbours.whole(pieces)
     assert (hash in neighbours.on_page(page).whole.hash) == is_whole
