@@ -79,16 +79,20 @@ class TwoStageIndex:
         self._masks = [live.live for live in index.commit.segments]
         self._engine = AdaptiveEngine(parts, index._choice, WorkBudget())
 
-    def rank(self, vectors: Sequence[SparseVector], k: int = 10, threads: int = 1) -> list[Ranking]:
-        """As ``Index.rank``: bare page numbers and scores."""
+    def rank(
+        self, vectors: Sequence[SparseVector], k: int = 10, threads: int = 1, proposed: int = 0
+    ) -> list[Ranking]:
+        """As ``Index.rank``: bare page numbers and scores. ``proposed``: pages of the first stage; 0: as the
+        stages have it.
+        """
         found = [NOTHING] * len(vectors)
         if not vectors:
             return found
-        engine, proposed = self._engine.prepare(vectors[0], len(vectors)), self._stages.proposed(k)
+        engine, most = self._engine.prepare(vectors[0], len(vectors)), proposed or self._stages.proposed(k)
 
         def work(share: range) -> None:
             asked = vectors[share.start : share.stop]
-            found[share.start : share.stop] = engine.search(asked, k, self._masks, proposed)
+            found[share.start : share.stop] = engine.search(asked, k, self._masks, most)
 
         WorkQueue(len(vectors), threads, AT_ONCE).work_off(work)
         return found

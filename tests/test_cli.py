@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -374,15 +373,6 @@ def test_eval_measures_a_folder(folder: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.npz"
     vsplade("eval", data, *TEXT, "--keep-vectors", kept)
     assert as_json("eval", data, *TEXT, "--vectors", kept)["ndcg@5"] == 0.5
-    pages = tmp_path / "report"
-    if find_spec("matplotlib"):
-        vsplade("eval", data, *TEXT, "--vectors", kept, "--report", pages)
-        assert "0.5000" in (pages / "report.md").read_text()
-        assert (pages / "report.html").read_text().count("<img") == 2
-        assert json.loads((pages / "report.json").read_text())["reports"][0]["ndcg@5"] == 0.5
-    else:
-        assert "vsplade[eval]" in as_json("eval", data, *TEXT, "--report", pages, code=2)["error"]
-        assert not pages.exists()
 
 
 def test_an_empty_name_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from research.bench.full_size import write_model
 from research.bench.paper_encoding import draw_pages, file_rate, kernel_shares, load_pages, seconds
 from research.bench.paper_step import Facts
+from research.paper.tower_eight import EightBitTower
 from vsplade.types import SparseVector
 
 START = time.monotonic()
@@ -63,7 +64,14 @@ class Ways:
         from vsplade.encode import load_encoder
 
         batch = min(int(str(options.get("batch", 16))), len(self.paths) // 2)
-        return load_encoder(str(self.model), **{**options, "batch": batch})
+        eight_bits = options.get("precision") == "float8"
+        given = {**options, "batch": batch} | ({"precision": "bfloat16"} if eight_bits else {})
+        encoder: Any = load_encoder(str(self.model), **given)
+        if eight_bits:
+            settings = encoder._processor.settings
+            vision = encoder._model.body.vision_model
+            encoder._model.tower = EightBitTower(vision, settings.mean, settings.deviation)
+        return encoder
 
     def run(self) -> None:
         for way in WAYS[: 2 if self.given.small else None]:

@@ -26,9 +26,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from research.bench.full_size import write_model
 from research.bench.paper_encoding import draw_pages, load_pages, seconds
 from research.bench.paper_step import Facts
+from research.paper.tower_eight import gelu_rows, launch_gelu_to_eight, norm_rows
 from vsplade.encode import load_encoder
 from vsplade.encode.modernvbert.tower import Norm
-from vsplade.encode.modernvbert.tower_eight import gelu_rows, launch_gelu_to_eight, norm_rows
 from vsplade.types import Page, SparseVector
 
 KIND = torch.float8_e4m3fn
@@ -81,8 +81,8 @@ def _cosine(a: SparseVector, b: SparseVector) -> float:
 
 
 def quality(encoder: Any, name: str, data: Path | None) -> dict[str, object]:
+    from research.experiments.hub import open_dataset
     from vsplade.evaluate.evaluator import evaluate_dataset
-    from vsplade.evaluate.hub import open_dataset
 
     dataset = open_dataset(name, data)
     exact = evaluate_dataset(dataset, encoder).measures["ndcg@5"]
@@ -125,7 +125,7 @@ def speed(keep: Callable[..., None]) -> None:
 
 
 def gelu_to_eight() -> Any:
-    from vsplade.encode.modernvbert import kernels_eight
+    from research.paper import kernels_eight
 
     return kernels_eight.gelu_to_eight
 

@@ -23,8 +23,8 @@ from typing import Any
 
 from research.bench.measured import processor_seconds
 from research.command import main, option
+from research.experiments.hub import open_dataset
 from vsplade.errors import InputError
-from vsplade.evaluate.hub import open_dataset
 
 
 def tesseract() -> Callable[[Path], str]:

@@ -111,15 +111,16 @@ def forward_memory(trainer: Any, batch: Any) -> dict[str, float]:
 def measure(given: argparse.Namespace) -> None:
     import torch
 
-    from vsplade.train.loop import Run, Trainer
+    from research.paper.mixing import MixedConfig, PaperTrainer
+    from vsplade.train.loop import Run
     from vsplade.train.pairs import FolderPairs
     from vsplade.train.training_config import load_config
 
     work = Path(given.work or tempfile.mkdtemp())
     model = write_model(work / ("small" if given.small else "model"), given.small)
     pairs = write_pairs(work / "pages", given.pages, given.workers)
-    trainer = Trainer(
-        load_config("quality", {"batch": given.batch}),
+    trainer = PaperTrainer(
+        load_config("quality", {"batch": given.batch}, MixedConfig),
         Run(model, work / "run", threads=given.workers),
         FolderPairs(pairs, True),
     )

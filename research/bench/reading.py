@@ -99,7 +99,12 @@ def reading(options: ReadingOptions) -> dict[str, Any]:
         paths = sample_pages(list(options.sources), options.pages, Path(folder))
         read_ours(paths[:2], options.encoder)  # start-up is not part of a rate
         ours = timed(lambda: read_ours(paths, options.encoder), len(paths))
-        found: dict[str, Any] = {"pages": len(paths), "cores": cores, "reader": ours}
+        found: dict[str, Any] = {
+            "encoder": options.encoder,
+            "pages": len(paths),
+            "cores": cores,
+            "reader": ours,
+        }
         if shutil.which("tesseract"):
             theirs = timed(lambda: read_tesseract(paths), len(paths))
             found |= {

@@ -22,8 +22,9 @@ from typing import Any
 from research.bench.full_size import write_model
 from research.bench.paper_encoding import kernel_shares, wait
 from research.bench.paper_step import COUNTED, H200, Facts, first_pairs, product_flops, write_pairs
+from research.paper.fast_layers import Speed, fast_passes
 from vsplade.encode.modernvbert import tower
-from vsplade.train.fast_layers import FastLayers, Speed
+from vsplade.train.passes import Passes
 
 START = time.monotonic()
 
@@ -46,6 +47,7 @@ WAYS = (
     Way("the same, 8-bit products in the eyes", False, Speed(eight_bits=True), False, True),
     Way("frozen eyes, own passes, activations kept", False, Speed(fused=False), False),
     Way("frozen eyes, without padding, checkpointing", False, Speed()),
+    Way("frozen eyes, text by transformers, checkpointing", False, Speed(own_text=False)),
     Way(
         "frozen eyes, own passes, activations kept, compiled",
         False, Speed(fused=False, compile=True), False, True,
@@ -67,7 +69,7 @@ def counted(trainer: Any, batch: Any) -> tuple[float, float]:
 
     few = first_pairs(batch, COUNTED).to(trainer.device)
     found = []
-    kept, trainer.fast = trainer.fast, plain(trainer)
+    kept, trainer.passes = trainer.passes, plain(trainer)
     works: tuple[Callable[[], object], ...] = (
         lambda: trainer.losses(few),
         lambda: trainer.model.see(trainer._pixels(few.tiles)),
@@ -80,24 +82,21 @@ def counted(trainer: Any, batch: Any) -> tuple[float, float]:
         ):
             work()
         found.append(counter.get_total_flops() / COUNTED / 1e12)
-    trainer.fast = kept
+    trainer.passes = kept
     return found[0], found[1]
 
 
-def plain(trainer: Any) -> FastLayers:
+def plain(trainer: Any) -> Passes:
     return fast(trainer, Speed(own_passes=False), True)
 
 
-def fast(trainer: Any, speed: Speed, checkpointing: bool) -> FastLayers:
-    import torch
-
+def fast(trainer: Any, speed: Speed, checkpointing: bool) -> Passes:
     body = trainer.model.body
     if checkpointing:
         body.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     else:
         body.gradient_checkpointing_disable()
-    kind = torch.bfloat16 if trainer.config.precision == "bfloat16" else torch.float32
-    return FastLayers(trainer.model, speed, kind, checkpointing, trainer.settings)
+    return fast_passes(trainer.model, speed, trainer.kind, checkpointing, trainer.settings)
 
 
 def tried(trainer: Any, batch: Any, way: Way, repeats: int) -> dict[str, Any]:
@@ -105,7 +104,7 @@ def tried(trainer: Any, batch: Any, way: Way, repeats: int) -> dict[str, Any]:
 
     on_gpu = trainer.device.type == "cuda"
     tower.TILES = way.tiles
-    trainer.fast = fast(trainer, way.speed, way.checkpointing)
+    trainer.passes = fast(trainer, way.speed, way.checkpointing)
     if on_gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
@@ -140,7 +139,7 @@ def gradients(trainer: Any, batch: Any) -> dict[str, Any]:
     import torch
 
     few = first_pairs(batch, COUNTED).to(trainer.device)
-    kept, config = trainer.fast, trainer.config
+    kept, config = trainer.passes, trainer.config
     generator = torch.Generator().manual_seed(1)
     before = {name: p.detach().clone() for name, p in trainer.learned.items()}
     for name, parameter in trainer.learned.items():
@@ -151,7 +150,7 @@ def gradients(trainer: Any, batch: Any) -> dict[str, Any]:
     exact: Any = None
     for name, (speed, precision) in GRADIENTS.items():
         trainer.config = dataclasses.replace(config, precision=precision)
-        trainer.fast = fast(trainer, speed, False)
+        trainer.passes = fast(trainer, speed, False)
         trainer.optimizer.zero_grad(set_to_none=True)
         loss = trainer.losses(few)[0].total
         loss.backward()
@@ -167,7 +166,7 @@ def gradients(trainer: Any, batch: Any) -> dict[str, Any]:
     with torch.no_grad():
         for name, parameter in trainer.learned.items():
             parameter.copy_(before[name])
-    trainer.fast, trainer.config = kept, config
+    trainer.passes, trainer.config = kept, config
     return found
 
 
@@ -180,8 +179,9 @@ def trainer_for(given: argparse.Namespace, vision: bool) -> Any:
     model = write_model(work / ("small" if given.small else "model"), given.small)
     pairs = write_pairs(work / "pages", given.pages, given.workers)
     config: Any = load_config("quality", {"batch": given.batch, "lora_vision": vision})
-    run = Run(model, work / "run", threads=given.workers, speed=Speed(own_passes=False))
-    return Trainer(config, run, FolderPairs(pairs, True))
+    trainer = Trainer(config, Run(model, work / "run", threads=given.workers), FolderPairs(pairs, True))
+    trainer.passes = Passes(trainer.model)
+    return trainer
 
 
 def measure(given: argparse.Namespace) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from research.command import main, option
 from research.experiments import behaviour, cases, flops, fusing, grounding, growth, lexicon, reranking, scale
 from research.experiments.embeddings import Embeddings
+from research.experiments.hub import open_dataset
 from research.experiments.knownitem import page_texts
 from vsplade.encode import load_encoder
 from vsplade.errors import InputError
 from vsplade.evaluate import PageVectors, evaluate_dataset, read_page_texts, read_run
 from vsplade.evaluate.dataset import Dataset
 from vsplade.evaluate.evaluator import bm25_encoder, encode_texts
-from vsplade.evaluate.hub import open_dataset
 from vsplade.evaluate.runs import Run
 from vsplade.search.index import Index
 from vsplade.types import Encoder
@@ -24,15 +24,22 @@ from vsplade.types import Encoder
 PAPER_PAGES = 18_700_000
 
 
+def _dataset(options: ExperimentOptions) -> Dataset:
+    if (options.queries is None) != (options.qrels is None):
+        raise InputError("--queries and --qrels belong together: give both or none.")
+    return open_dataset(options.dataset, options.data, options.queries, options.qrels)
+
+
 def _inputs(options: ExperimentOptions) -> tuple[Dataset, Encoder, PageVectors]:
-    """The data set, the encoder, and its page vectors: kept ones, or encoded now."""
-    dataset, encoder = open_dataset(options.dataset, options.data), load_encoder(options.encoder)
-    if options.vectors:
-        return dataset, encoder, PageVectors.load(options.vectors)
-    vectors = evaluate_dataset(dataset, encoder).vectors
+    """The data set, the encoder, and the words of its page vectors: kept ones, or encoded now. What pages are
+    about is left out: the paper's model has words only.
+    """
+    dataset, encoder = _dataset(options), load_encoder(options.encoder)
+    vectors = PageVectors.load(options.vectors) if options.vectors else None
+    vectors = vectors or evaluate_dataset(dataset, encoder).vectors
     if vectors is None:
         raise InputError(f"{options.dataset} has no pages to encode.")
-    return dataset, encoder, vectors
+    return dataset, encoder, replace(vectors, windows=())
 
 
 def _texts(options: ExperimentOptions, dataset: Dataset) -> dict[str, str]:
@@ -70,12 +77,14 @@ def run_behaviour(options: ExperimentOptions) -> object:
     if options.texts:
         texts = _texts(options, dataset)
         bm25 = bm25_encoder(texts)
-        rows.append(behaviour.behaviour(dataset, bm25, encode_texts(bm25, texts)))
+        rows.append(
+            behaviour.behaviour(dataset, bm25, encode_texts(bm25, texts)) | {"encoder": "BM25 on texts"}
+        )
     return rows
 
 
 def run_subsets(options: ExperimentOptions) -> object:
-    dataset = open_dataset(options.dataset, options.data)
+    dataset = _dataset(options)
     rows = behaviour.query_subsets(dataset, _runs(options, dataset))
     return {"dataset": dataset.name, "measure": "recall@5", "rows": rows}
 
@@ -94,13 +103,13 @@ def _runs(options: ExperimentOptions, dataset: Dataset) -> dict[str, Run]:
 
 def run_fusion(options: ExperimentOptions) -> object:
     """The sparse run first, then dense ones: the best weight of every two, as at the paper's scale."""
-    dataset = open_dataset(options.dataset, options.data)
+    dataset = _dataset(options)
     return {"dataset": dataset.name, "rows": fusing.fusion_at_scale(dataset, _runs(options, dataset))}
 
 
 def run_reranking(options: ExperimentOptions) -> object:
     """Every run's first 100 pages by --model: a ColModernVBERT, or minilm over --texts."""
-    dataset = open_dataset(options.dataset, options.data)
+    dataset = _dataset(options)
     runs = _runs(options, dataset)
     if options.model == "minilm":
         rerank = reranking.text_reranker(dataset, _texts(options, dataset))
@@ -133,7 +142,7 @@ def run_scale(options: ExperimentOptions) -> object:
     """
     threads = options.threads or scale.thread_counts()
     if options.index:
-        dataset, encoder = open_dataset(options.dataset, options.data), load_encoder(options.encoder)
+        dataset, encoder = _dataset(options), load_encoder(options.encoder)
         sparse = scale.search_table(dataset, encoder, options.index, threads)
     else:
         dataset, encoder, vectors = _inputs(options)
@@ -147,7 +156,7 @@ def run_scale(options: ExperimentOptions) -> object:
 def run_growth(options: ExperimentOptions) -> object:
     """Of --index as it is (samples of its pages), or of the data set's vectors among others."""
     if options.index:
-        dataset, encoder = open_dataset(options.dataset, options.data), load_encoder(options.encoder)
+        dataset, encoder = _dataset(options), load_encoder(options.encoder)
         index = Index.open(options.index, encoder)
         rows = growth.recall_in_samples(dataset, index, options.sizes or (len(index),))
         return {"dataset": dataset.name, "encoder": encoder.name, "rows": rows}
@@ -181,7 +190,7 @@ def run_growth(options: ExperimentOptions) -> object:
 
 def _any_texts(path: Path) -> list[tuple[str, str]]:
     """Texts of a jsonl that was not made for us: the field ``text`` of every line."""
-    from vsplade.evaluate.tables import read_rows
+    from research.experiments.tables import read_rows
 
     return [(str(number), row.text("text", "tsv", "table")) for number, row in enumerate(read_rows(path))]
 
@@ -205,6 +214,8 @@ class ExperimentOptions:
     experiment: str = option("Which one.", argument=True, choices=tuple(EXPERIMENTS))
     dataset: str = option("A folder, or a benchmark's name (visrag:mpdocvqa).", argument=True)
     data: Path | None = option("Where copies of the hub's data sets lie, as OWNER/NAME.", None)
+    queries: Path | None = option("Other questions over the same pages, with --qrels.", None)
+    qrels: Path | None = option("The judgements of --queries.", None)
     encoder: str | None = option("Default: the best that is installed.", None)
     vectors: Path | None = option("Page vectors kept by vsplade eval --keep-vectors.", None)
     texts: Path | None = option("Captions or OCR: {_id, text} lines.", None)

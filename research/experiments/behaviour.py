@@ -34,17 +34,21 @@ def query_subsets(
     for subset, belongs in SUBSETS.items():
         chosen = [query for query in dataset.judged if belongs(dataset.queries[query])]
         row: dict[str, object] = {"subset": subset, "share": round(len(chosen) / len(dataset.judged), 4)}
-        for system, scores in values.items():
-            mean = float(np.mean([scores[query] for query in chosen])) if chosen else 0.0
-            row[system] = round(mean, 4)
+        means = {system: [scores[query] for query in chosen] for system, scores in values.items()}
+        row |= {system: round(float(np.mean(some)), 4) if some else None for system, some in means.items()}
         rows.append(row)
     if len(runs) == 2:
         first, second = runs
-        gaps = [float(str(row[first])) - float(str(row[second])) for row in rows]
+        gaps = [_gap(row[first], row[second]) for row in rows]
         for row, gap in zip(rows, gaps, strict=True):
-            row["gap"] = round(gap, 4)
-            row["gap/all"] = round(gap / gaps[-1], 2) if gaps[-1] else None
+            row["gap"] = None if gap is None else round(gap, 4)
+            row["gap/all"] = round(gap / gaps[-1], 2) if gap is not None and gaps[-1] else None
     return rows
+
+
+def _gap(first: object, second: object) -> float | None:
+    """Nothing where no query is of the kind."""
+    return None if first is None else float(str(first)) - float(str(second))
 
 
 def behaviour(dataset: Dataset, encoder: Encoder, vectors: PageVectors, k: int = 100) -> dict[str, object]:

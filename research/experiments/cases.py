@@ -1,7 +1,7 @@
 """Token cases: for a few queries, the heaviest terms of query, page and caption side by side, with a picture.
 
 Chosen are queries with a term that the caption weighs much and the page little: what a gate by captions is
-there to bring up. ``P*`` is what the page gives that term.
+there to bring up. ``P*`` is what the page gives that term, ``C*`` what the caption does.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def token_cases(
                 "P": _heaviest(only_words(by_id[page], encoder), encoder),
                 "P*": [[shown(encoder.vocabulary, term), round(_weight(by_id[page], term), 3)]],
                 "C": _heaviest(captions[page], encoder),
+                "C*": [[shown(encoder.vocabulary, term), round(_weight(captions[page], term), 3)]],
                 "picture": thumbnail(dataset, page),
             }
     return list(cases.values())

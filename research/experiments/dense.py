@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from research.command import main, option
+from research.experiments.hub import open_dataset
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.evaluate.dataset import Dataset, read_page_texts
-from vsplade.evaluate.hub import open_dataset
 from vsplade.evaluate.measures import measure, rounded
 from vsplade.evaluate.runs import Run, write_run
 

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from research.command import main, option
+from research.experiments.hub import write_picture, write_questions
+from research.experiments.tables import read_rows
 from vsplade.errors import InputError
-from vsplade.evaluate.dataset import write_questions
-from vsplade.evaluate.hub import write_picture
-from vsplade.evaluate.tables import read_rows
 
 
 def write_recall_set(

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from research.command import main, option
+from research.experiments.hub import write_questions
 from research.experiments.stopwords import LUCENE
 from vsplade.encode.tokenizer import Tokenizer, normalise, split_words
 from vsplade.errors import InputError
-from vsplade.evaluate.dataset import write_questions
 from vsplade.pages import SourceFile, render, usable
 
 LENGTHS = (3, 4, 5, 6, 7)

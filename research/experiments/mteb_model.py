@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from research.command import main, option
+from research.experiments.hub import open_dataset
 from vsplade.encode import load_encoder
 from vsplade.encode.keyed import encode_keyed
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.evaluate.dataset import Dataset
-from vsplade.evaluate.hub import open_dataset
 from vsplade.evaluate.measures import measure, rounded
 from vsplade.evaluate.runs import Run, ranked, read_run, write_run
 from vsplade.pages import NO_PIXELS, fit, to_grey_or_rgb

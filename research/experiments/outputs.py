@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from research.command import main, option
+from research.experiments.hub import open_dataset
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset
-from vsplade.evaluate.hub import open_dataset
 from vsplade.evaluate.measures import flops, measure, rounded
 from vsplade.evaluate.runs import Run, ranked, read_run, write_run
 from vsplade.jsonl import read_objects

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from research.command import main, option
+from research.experiments.benchmarks import BENCHMARKS
 from vsplade.errors import InputError
-from vsplade.evaluate.benchmarks import BENCHMARKS
 
 COLUMNS = ("vidore-v1", "vidore-v2", "vidore-v3", "visrag", "visdoc-ood", "irpapers")
 
@@ -70,7 +70,7 @@ def measured_cells(folder: Path) -> dict[str, str]:
 
     A column is the mean NDCG@5 of its subsets in points. One that is not complete says how many of them it
     stands for, and only a row of complete columns has an average: others cannot be compared with the paper's.
-    Sets that are none of the paper's have columns of their own.
+    Sets that are none of the paper's have columns of their own. FLOPS is the mean of all columns.
     """
     cells, complete = {}, []
     known = {f"{group}.{subset}": group for group in COLUMNS for subset in BENCHMARKS[group]}
@@ -85,7 +85,11 @@ def measured_cells(folder: Path) -> dict[str, str]:
         cells[group] = f"{mean:.1f}" if whole else f"{mean:.1f} ({len(found)} of {len(BENCHMARKS[group])})"
         complete += [mean] if whole else []
     cells["average"] = f"{sum(complete) / len(COLUMNS):.1f}" if len(complete) == len(COLUMNS) else "-"
-    return cells | {name: f"{100 * _ndcg(path):.1f}" for name, path in paths.items() if name not in known}
+    cells |= {name: f"{100 * _ndcg(path):.1f}" for name, path in paths.items() if name not in known}
+    groups: dict[str, list[Path]] = {}
+    for name, path in paths.items():
+        groups.setdefault(known.get(name, name), []).append(path)
+    return cells | {"FLOPS": _mean_flops(list(groups.values()))}
 
 
 def measured_row(folder: Path, name: str) -> str:
@@ -121,6 +125,14 @@ def paper_rows(rows: tuple[PaperRow, ...] = ROWS) -> list[dict[str, object]]:
          "average": row.average, "FLOPS": row.flops, "in mteb": row.mteb}
         for row in rows
     ]  # fmt: skip
+
+
+def _mean_flops(groups: list[list[Path]]) -> str:
+    """Over the columns of a row, as its average; dense rows and fused ones have none."""
+    found = [[json.loads(path.read_text("utf-8")).get("flops") for path in paths] for paths in groups]
+    if not found or any(None in values for values in found):
+        return "-"
+    return f"{sum(sum(values) / len(values) for values in found) / len(found):.2f}"
 
 
 def _ndcg(path: Path) -> float:

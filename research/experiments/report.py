@@ -25,6 +25,8 @@ NUMBERS: dict[str, Sequence[Row]] = {
     "main": paper_rows(ROWS),
     **json.loads(Path(__file__).with_name("paper_numbers.json").read_text("utf-8")),
 }
+CAPTIONER = "captions-"
+"""How the rows of ``caption_scale.sh`` begin."""
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto;
   padding: 0 1rem; color: #223 }
@@ -107,19 +109,20 @@ def serving(folder: Path) -> list[Part]:
 
 
 def throughput(folder: Path) -> list[Part]:
-    parts = []
+    """The encoder and Tesseract from ``research.bench.reading``, other OCR from ``research.bench.ocr``."""
+    tables: dict[str, list[Row]] = {}
     for found, result in kept(folder, "throughput"):
-        flat = {key: value for key, value in result.items() if not isinstance(value, dict | list)}
-        rows = [flat] if flat else []
-        rows += [
-            row
-            for value in result.values()
-            if isinstance(value, list)
-            for row in value
-            if isinstance(row, dict)
-        ]
-        parts.append(Part({found: rows}))
-    return parts
+        rates = {result["engine"]: result} if "engine" in result else {
+            name: result[name] for name in ("reader", "tesseract") if name in result
+        }  # fmt: skip
+        for name, rate in rates.items():
+            wall = rate.get("pages_per_s") or result["pages"] / result["wall_s"]
+            busy = rate.get("pages_per_cpu_s") or rate["pages_per_processor_s"]
+            row = {"system": result.get("encoder", name) if name == "reader" else name,
+                   "pages a second": wall, "a second of processor time": busy,
+                   "pages": result["pages"], "cores": result.get("cores", 1)}  # fmt: skip
+            tables.setdefault(found.split(".")[0], []).append(row)
+    return [Part({found: rows}) for found, rows in tables.items()]
 
 
 def scale(folder: Path) -> list[Part]:
@@ -184,7 +187,7 @@ def cases(folder: Path) -> list[Part]:
         for case in result["cases"]:
             terms = {
                 key: ", ".join(f"{token} {weight:.2f}" for token, weight in case[key])
-                for key in ("Q", "P", "P*", "C")
+                for key in ("Q", "P", "P*", "C", "C*")
             }
             rows.append({"query": case["query"], **terms, "page": case["picture"] or case["page"]})
         parts.append(Part({found: rows}))
@@ -200,13 +203,16 @@ def overview(_: Path) -> list[Part]:
 
 
 def captioners(folder: Path) -> list[Part]:
-    return ablation(folder, gates=True)
+    """Rows of the main table that ``caption_scale.sh`` has made, and the ablation's sources of captions."""
+    own = [row for row in measured_rows(folder / "table") if row["system"].startswith(CAPTIONER)]
+    rows = [{"captions by": row.pop("system").removeprefix(CAPTIONER), **row} for row in own]
+    return [*([Part({"NDCG@5, in points": rows})] if rows else []), *ablation(folder, gates=True)]
 
 
 SECTIONS = (
     Section(
         "What was measured on", "all.sh", "", data,
-        "Compare numbers only where pages, queries and encoder are the same.",
+        "Compare numbers only where pages, queries and encoder are the same. All is by words alone.",
     ),
     Section("Caption-gated token supervision", "grounding.sh", "", overview),
     Section(
@@ -217,11 +223,18 @@ SECTIONS = (
         "Main table", "benchmark_table.sh", "main", main_table,
         "NDCG@5 in points. Compare a row with the paper's only where its columns are complete.",
     ),
-    Section("Serving FLOPs", "flops.sh", "", serving, "To encode one query and score 1,000 pages."),
-    Section("Encoding throughput", "throughput.sh", "throughput", throughput),
+    Section(
+        "Serving FLOPs", "flops.sh", "", serving,
+        "To encode one query and score 1,000 pages. The sparse row is measured, the others are formulas.",
+    ),
+    Section(
+        "Encoding throughput", "throughput.sh", "throughput", throughput,
+        "The paper's systems had one H100 and four cores.",
+    ),
     Section(
         "Recall and latency at scale", "scale.sh", "scale", scale,
-        "The paper's corpus has 18.7 million pages.",
+        "The paper's corpus has 18.7 million pages. The first 100 pages. Milliseconds of a search leave out "
+        "encoding the query, which has its own column; the figure holds both.",
     ),
     Section("Query subsets", "subsets.sh", "subsets", _rows("subsets"), "Recall@5."),
     Section(
@@ -237,14 +250,18 @@ SECTIONS = (
     ),
     Section("Ablation", "paper_ablation.sh", "ablation", ablation),
     Section("Union of image and caption terms", "union.sh", "union", union),
-    Section("Token cases", "cases.sh", "cases", cases),
+    Section(
+        "Token cases", "cases.sh", "cases", cases,
+        "Heaviest terms of query (Q), page (P) and caption (C). P* and C* are what page and caption give the "
+        "query's term that the page hides most.",
+    ),
     Section("Stop words over training", "paper_ablation.sh", "", stop_words),
     Section(
         "Masking, margin, stop words, active terms", "behaviour.sh", "behaviour", _rows("behaviour")
     ),
     Section(
         "Scale of the captioner", "caption_scale.sh", "captions", captioners,
-        "Here: sources of captions in place of sizes of one captioner.",
+        "In the ablation: sources of captions in place of sizes of one captioner.",
     ),
 )  # fmt: skip
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from research.experiments.dense import sentence_model
+from research.experiments.late_interaction import DEPTH, recall_ceiling, rerank_dataset, rerank_run
 from vsplade.errors import InputError
 from vsplade.evaluate.dataset import Dataset
-from vsplade.evaluate.late_interaction import recall_ceiling, rerank_dataset
 from vsplade.evaluate.measures import measure
 from vsplade.evaluate.runs import Run
-from vsplade.search.rerank import DEPTH, ColModernVbert, Vectors, rerank_run
+from vsplade.search.rerank import ColModernVbert, Vectors
 
 NAMES = ("recall@5", "ndcg@5")
 Reranker = Callable[[Run], Run]

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from research.command import main, option
+from research.experiments.hub import write_questions
+from research.experiments.tables import read_rows
 from vsplade.errors import InputError
-from vsplade.evaluate.dataset import write_questions
-from vsplade.evaluate.tables import read_rows
 
 WIDTH, HEIGHT, MARGIN = 595.0, 842.0, 64.0
 """Of an A4 page, in points."""

@@ -171,8 +171,8 @@ def judge(options: JudgeOptions) -> dict[str, Any]:
         pages = {}
         for file in load_dataset(path).files:
             with Image.open(file) as picture:
-                lines = reader.page_text.lines(reader.read(to_grey_or_rgb(picture, reader.longest_edge)))
-            pages[file.stem] = [word.text for line in lines for word in line]
+                cells = reader.read(to_grey_or_rgb(picture, reader.longest_edge))
+            pages[file.stem] = reader.page_text.texts(cells)
         questions = {"words": questions_of(path)}
         if (path / "queries-meaning.jsonl.gz").exists():
             questions["meaning"] = questions_of(path, "-meaning")

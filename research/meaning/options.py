@@ -101,6 +101,13 @@ class QuestionsOptions:
 
 
 @dataclass
+class DocumentQuestionsOptions:
+    out: Path = option("The folder to write; it must not exist yet.", argument=True)
+    pdfs: tuple[Path, ...] = option("Folders with the PDFs that are asked about.")
+    kind: tuple[str, ...] = option("Only questions of these kinds.", ())
+
+
+@dataclass
 class JoinOptions:
     dataset: tuple[Path, ...] = option("Folders as `vsplade eval` takes them.")
     vectors: tuple[Path, ...] = option("Of each, the page vectors that `vsplade eval --keep-vectors` wrote.")

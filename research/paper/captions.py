@@ -24,12 +24,12 @@ from typing import Any, TypeAlias
 import openai
 
 from research.command import main
+from research.experiments.benchmarks import is_benchmark
+from research.experiments.hub import open_dataset
 from research.paper.data import ColpaliPairs, read_captions
 from research.paper.options import CaptionOptions
 from vsplade.cli.common import note
 from vsplade.errors import InputError
-from vsplade.evaluate.benchmarks import is_benchmark
-from vsplade.evaluate.hub import open_dataset
 from vsplade.pages import SourceFile, render, usable
 
 LONGEST_EDGE = 2048
@@ -209,9 +209,9 @@ def training_pictures(folder: Path, out: Path) -> Iterator[tuple[str, Picture]]:
     return ((name, partial(picture, number)) for number, name in enumerate(pairs.ids(out)))
 
 
-def dataset_pictures(name: str) -> Iterator[tuple[str, Picture]]:
+def dataset_pictures(name: str, data: Path | None = None) -> Iterator[tuple[str, Picture]]:
     """Of a data set's pages, by page id; pages of PDFs are rendered."""
-    dataset = open_dataset(name)
+    dataset = open_dataset(name, data)
     if dataset.image_ids is not None:
         yield from ((file.stem, file.read_bytes) for file in dataset.files)
         return
@@ -235,7 +235,7 @@ def make_captions(options: CaptionOptions, say: Callable[[str], None] = note) ->
     """
     endpoint = Endpoint(options.url, options.model, options.concurrent, options.seconds, options.attempts)
     if is_dataset(options.pages):
-        report = write_captions(dataset_pictures(options.pages), endpoint, options.out, PAGES)
+        report = write_captions(dataset_pictures(options.pages, options.data), endpoint, options.out, PAGES)
     else:
         pictures = training_pictures(Path(options.pages), options.out)
         report = write_captions(pictures, endpoint, options.out)

@@ -112,7 +112,7 @@ def draw(rows: Results, path: Path) -> None:
         matplotlib.use("Agg")
         from matplotlib import pyplot
     except ModuleNotFoundError as error:
-        raise MissingExtraError("Drawing curves", "eval") from error
+        raise MissingExtraError("Drawing curves", "train") from error
     trained = {name: runs for name, runs in rows.items() if any(run["curve"] for run in runs)}
     if not trained:
         raise InputError("There is no trained row to draw.")

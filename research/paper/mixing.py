@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from research.paper import sentence_layout
+from research.paper.fast_layers import Speed, fast_passes
 from vsplade.encode.modernvbert.processor import PageProcessor
 from vsplade.errors import InputError
 from vsplade.train.batches import BatchPlan, Loader, TrainingBatch
@@ -22,6 +23,7 @@ from vsplade.train.distributed import World
 from vsplade.train.loop import Run, Trainer, train
 from vsplade.train.losses import Parts, Side, flops, info_nce
 from vsplade.train.pairs import ImagePairs, shuffled
+from vsplade.train.passes import Passes
 from vsplade.train.training_config import PaperConfig
 
 
@@ -149,6 +151,9 @@ class PaperTrainer(Trainer):
             self.loader = MixedLoader(
                 config, plan, self.processor, images, texts, self.world.rank, run.threads, self.pinned
             )
+
+    def fast_passes(self) -> Passes:
+        return fast_passes(self.model, Speed(), self.kind, self.config.gradient_checkpointing, self.settings)
 
     def losses(self, batch: TrainingBatch) -> tuple[Parts, float]:
         if not isinstance(batch, TextBatch):

@@ -30,6 +30,7 @@ class PaperOptions:
     dev: str | None = option(
         "A data set to measure on while training, as vsplade eval takes it: ranking, FLOPS, stop words.", None
     )
+    data: Path | None = option("Of --dev: where copies of the hub's data sets lie, as OWNER/NAME.", None)
     judge_every: int = option("Steps between measurements on --dev.", 500)
     patience: int = option(
         "End the run after so many measurements without a new best one; 0: never early. The best step's "
@@ -48,6 +49,7 @@ class CaptionOptions:
     out: Path = option("The captions to write or to go on with (.jsonl).")
     url: str = option("The OpenAI-compatible endpoint, up to and with /v1.")
     model: str = option("The model's name there.")
+    data: Path | None = option("Where copies of the hub's data sets lie, as OWNER/NAME.", None)
     concurrent: int = option("Questions at a time.", 16)
     seconds: float = option("Time for one answer.", 120.0)
     attempts: int = option("Attempts for each page.", 4)

@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 from research.command import main
+from research.experiments.hub import open_dataset
 from research.paper.data import ColpaliPairs, LongQueryPairs, RlhnPairs, check_captions, read_captions
 from research.paper.judge import dataset_judge
 from research.paper.judging import Judging, train_judged
@@ -17,7 +18,6 @@ from research.paper.options import PaperOptions
 from vsplade.cli.common import note
 from vsplade.encode.modernvbert.find_model import find_model
 from vsplade.errors import InputError
-from vsplade.evaluate.hub import open_dataset
 from vsplade.train.adapt import Say, configuration, silent
 from vsplade.train.loop import Run
 from vsplade.train.pairs import ImagePairs
@@ -32,7 +32,7 @@ def train_paper(options: PaperOptions, say: Say = silent) -> dict[str, Any]:
     run = Run(backbone, options.out, options.device, options.every, options.stop_after)
     if options.dev is None:
         return train_mixed(config, run, images, texts, say)
-    judge = dataset_judge(open_dataset(options.dev), backbone)
+    judge = dataset_judge(open_dataset(options.dev, options.data), backbone)
     judging = Judging(judge, max(1, options.judge_every), options.patience)
     return train_judged(judging, config, run, images, texts, say)
 

@@ -37,7 +37,8 @@ from research.reader.probe import BEST, load_reader
 from research.reader.realpages import PagePool, read_pages
 from research.reader.text_layers import page_jobs
 from vsplade.encode.gpu.network import Head, Reader, Trunk, fold_norms
-from vsplade.encode.reader.detect import FOLD, fold
+from vsplade.encode.reader.detect import fold
+from vsplade.encode.reader.ink_windows import FOLD
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.encode.weighting import PageWeighting
 from vsplade.errors import InputError

@@ -7,5 +7,5 @@ for set in $SETS; do
     flags=""
     [ -z "$(texts "$set")" ] || flags="--texts $(texts "$set")"
     # shellcheck disable=SC2086
-    keep "$OUT/behaviour.$set.json" experiment behaviour "$DATA/$set" $ENCODER_FLAGS --vectors "$(vectors "$set")" $flags
+    keep "$OUT/behaviour.$set.json" experiment behaviour "$DATA/$set" --encoder "$ENCODER" --vectors "$(vectors "$set")" $flags
 done

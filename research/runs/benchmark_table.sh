@@ -12,16 +12,21 @@
 own=${DATA:-}
 DATA=${DATA:-.}
 [ -n "$own" ] || SETS="none"
+MANY_ENCODERS=1
 . "$(dirname "$0")/common.sh"
-row=${ROW:-${MTEB:-${ENCODER:-default}}}
+row=${ROW:-${MTEB:-$ENCODER}}
 folder=$OUT/table/$(echo "$row" | tr / _)
 mkdir -p "$folder"
 if [ -n "$own" ]; then
     names=$(for set in $SETS; do echo "$DATA/$set"; done)
 else
-    names=$("$PYTHON" -c 'from vsplade.evaluate.benchmarks import BENCHMARKS
+    names=$("$PYTHON" -c 'from research.experiments.benchmarks import BENCHMARKS
 print(*(f"{group}:{name}" for group, names in BENCHMARKS.items() for name in names), sep="\n")')
 fi
+
+# as_folder SET: a benchmark as the folder that vsplade eval takes
+# shellcheck disable=SC2086
+as_folder() { "$PYTHON" -m research.experiments.hub "$1" ${BENCHMARKS:+--data $BENCHMARKS}; }
 
 # judge SET NAME OUT: one cell, as JSON
 judge() {
@@ -40,13 +45,13 @@ judge() {
     elif [ -n "${TEXTS:-}" ] && [ -n "${MODEL:-}" ]; then
         "$PYTHON" -m research.experiments.dense "$1" $data --texts "$TEXTS/$2.jsonl.gz" --model "$MODEL" --run "$3.run" --json
     elif [ -n "${TEXTS:-}" ]; then
-        vsplade eval "$1" $data --texts "$TEXTS/$2.jsonl.gz" --run "$3.run" --json
+        vsplade eval "$(as_folder "$1")" --texts "$TEXTS/$2.jsonl.gz" --run "$3.run" --json
     elif [ -n "${MTEB:-}" ]; then
         "$PYTHON" -m research.experiments.mteb_model "$1" "$MTEB" $data --run "$3.run" --json
-    elif [ -n "$own" ]; then
-        vsplade eval "$1" $ENCODER_FLAGS --vectors "$(vectors "$2")" --run "$3.run" --json
+    elif [ -n "$own" ] && [ "$encoder_is" = "$(cat "$OUT/encoder")" ]; then
+        vsplade eval "$(as_folder "$1")" --encoder "$ENCODER" --words-only --vectors "$(vectors "$2")" --run "$3.run" --json
     else
-        vsplade eval "$1" $ENCODER_FLAGS $data --keep-vectors "$3.npz" --run "$3.run" --json
+        vsplade eval "$(as_folder "$1")" --encoder "$ENCODER" --words-only --keep-vectors "$3.npz" --run "$3.run" --json
     fi
 }
 

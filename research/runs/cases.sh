@@ -3,7 +3,6 @@
 #   DATA=... research/runs/cases.sh
 . "$(dirname "$0")/common.sh"
 for set in $SETS; do
-    # shellcheck disable=SC2086
-    experiment cases "$DATA/$set" $ENCODER_FLAGS --vectors "$(vectors "$set")" --texts "$(texts "$set")" > "$OUT/cases.$set.part"
+    experiment cases "$DATA/$set" --encoder "$ENCODER" --vectors "$(vectors "$set")" --texts "$(texts "$set")" > "$OUT/cases.$set.part"
     mv "$OUT/cases.$set.part" "$OUT/cases.$set.json"
 done

@@ -3,17 +3,18 @@
 #   PYTHON    the interpreter that has vsplade installed        (default: python)
 #   DATA      a folder with data sets in our layout, one folder each
 #   SETS      the data sets to run on                            (default: every folder of DATA)
-#   ENCODER   the encoder                                        (default: the best that is installed)
-#   OUT       where page vectors, runs and results are kept      (default: results)
+#   ENCODER   the encoder                                        (default: the reader without meaning)
+#   OUT       where page vectors, runs and results are kept      (default: results); it belongs to one encoder
 #
-# A data set may carry texts.jsonl.gz beside its queries: what OCR or a vision-language model read on each page. It is
-# used where an experiment needs captions or text. Page vectors are made once and kept in OUT.
+# All is measured by words alone: the paper's model has nothing else. Page vectors are made once and kept in OUT. A data
+# set may carry texts.jsonl.gz beside its queries: what OCR or a vision-language model read on each page. It is used
+# where an experiment needs captions or text.
 set -eu
 PYTHON=${PYTHON:-python}
 : "${DATA:?set DATA to a folder with data sets, one folder each}"
 OUT=${OUT:-results}
 SETS=${SETS:-$(ls "$DATA")}
-ENCODER_FLAGS=${ENCODER:+--encoder $ENCODER}
+ENCODER=${ENCODER:-reader:meaning=false}
 mkdir -p "$OUT"
 
 PYTHONPATH=$(cd "$(dirname "$0")/../.." && pwd)${PYTHONPATH:+:$PYTHONPATH}
@@ -23,6 +24,17 @@ vsplade() { "$PYTHON" -m vsplade "$@"; }
 each() { flag=$1; shift; for value; do printf '%s %s ' "$flag" "$value"; done; }
 
 experiment() { "$PYTHON" -m research.experiments "$@" --json; }
+
+# What OUT keeps of one encoder's pages must never pass for another's. MANY_ENCODERS=1: the script keeps them apart itself.
+encoder_is=$("$PYTHON" -c 'import sys
+from vsplade.encode import load_encoder
+encoder = load_encoder(sys.argv[1])
+print(sys.argv[1], encoder.fingerprint)' "$ENCODER")
+[ -s "$OUT/encoder" ] || echo "$encoder_is" > "$OUT/encoder"
+if [ -z "${MANY_ENCODERS:-}" ] && [ "$encoder_is" != "$(cat "$OUT/encoder")" ]; then
+    echo "$OUT holds results of another encoder ($(cat "$OUT/encoder")), not of $encoder_is: give another OUT." >&2
+    exit 2
+fi
 
 # keep FILE COMMAND...: what it prints, on the screen and in FILE; a failure ends the script and leaves no FILE.
 keep() {
@@ -36,17 +48,21 @@ keep() {
 # vectors SET: the file with its page vectors, made if it is missing; the evaluation itself is kept too.
 vectors() {
     if [ ! -s "$OUT/$1.npz" ]; then
-        # shellcheck disable=SC2086
-        vsplade eval "$DATA/$1" $ENCODER_FLAGS --keep-vectors "$OUT/$1.npz" --run "$OUT/$1.run" --json > "$OUT/$1.json"
+        vsplade eval "$DATA/$1" --encoder "$ENCODER" --words-only --keep-vectors "$OUT/$1.npz" --run "$OUT/$1.run" \
+            --json > "$OUT/$1.json"
     fi
     echo "$OUT/$1.npz"
 }
 
-# texts SET: its captions or OCR, nothing where there are none.
-texts() {
-    for name in texts.jsonl.gz texts.jsonl vlm_text.jsonl.gz; do
-        if [ -e "$DATA/$1/$name" ]; then
-            echo "$DATA/$1/$name"
+# texts SET, captions SET: its texts (captions or OCR), and its captions where they are kept apart; nothing without.
+texts() { first_of "$1" texts.jsonl.gz texts.jsonl vlm_text.jsonl.gz; }
+captions() { [ -z "${CAPTIONS:-}" ] || { echo "$CAPTIONS"; return; }; first_of "$1" captions.jsonl.gz captions.jsonl; }
+first_of() { # SET NAME...
+    set_=$1
+    shift
+    for name; do
+        if [ -e "$DATA/$set_/$name" ]; then
+            echo "$DATA/$set_/$name"
             return
         fi
     done
@@ -59,8 +75,7 @@ as_jsonl_gz() { case $1 in *.gz) cat "$1" ;; *) gzip -c "$1" ;; esac; }
 sparse_run() {
     pages=$(vectors "$1")
     if [ ! -s "$OUT/$1.run" ]; then
-        # shellcheck disable=SC2086
-        vsplade eval "$DATA/$1" $ENCODER_FLAGS --vectors "$pages" --run "$OUT/$1.run" --json > "$OUT/$1.json"
+        vsplade eval "$DATA/$1" --encoder "$ENCODER" --words-only --vectors "$pages" --run "$OUT/$1.run" --json > "$OUT/$1.json"
     fi
     echo "$OUT/$1.run"
 }

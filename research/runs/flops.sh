@@ -4,6 +4,5 @@
 #   DATA=... research/runs/flops.sh
 . "$(dirname "$0")/common.sh"
 for set in $SETS; do
-    # shellcheck disable=SC2086
-    keep "$OUT/flops.$set.json" experiment flops "$DATA/$set" $ENCODER_FLAGS --vectors "$(vectors "$set")"
+    keep "$OUT/flops.$set.json" experiment flops "$DATA/$set" --encoder "$ENCODER" --vectors "$(vectors "$set")"
 done

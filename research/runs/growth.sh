@@ -8,7 +8,7 @@
 if [ -n "${INDEX:-}" ]; then
     for set in $SETS; do
         # shellcheck disable=SC2086
-        keep "$OUT/growth.$set.json" experiment growth "$DATA/$set" $ENCODER_FLAGS --index "$INDEX" $(each --sizes ${SIZES:-})
+        keep "$OUT/growth.$set.json" experiment growth "$DATA/$set" --encoder "$ENCODER" --index "$INDEX" $(each --sizes ${SIZES:-})
     done
     exit
 fi
@@ -21,6 +21,6 @@ for set in $SETS; do
         [ -z "$dense" ] || dense="$dense $(embeddings "$other")"
     done
     # shellcheck disable=SC2086
-    keep "$OUT/growth.$set.json" experiment growth "$DATA/$set" $ENCODER_FLAGS --vectors "$OUT/$set.npz" $(each --others $others) \
+    keep "$OUT/growth.$set.json" experiment growth "$DATA/$set" --encoder "$ENCODER" --vectors "$OUT/$set.npz" $(each --others $others) \
         $(each --other-texts ${OTHER_TEXTS:-}) $(each --sizes ${SIZES:-}) $(each --embeddings $dense)
 done

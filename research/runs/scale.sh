@@ -11,7 +11,7 @@
 for set in $SETS; do
     if [ -n "${INDEX:-}" ]; then source="--index $INDEX"; else source="--vectors $(vectors "$set")"; fi
     # shellcheck disable=SC2086
-    keep "$OUT/scale.$set.json" experiment scale "$DATA/$set" $ENCODER_FLAGS $source $(each --threads ${THREADS:-}) \
+    keep "$OUT/scale.$set.json" experiment scale "$DATA/$set" --encoder "$ENCODER" $source $(each --threads ${THREADS:-}) \
         $(each --sizes ${SIZES:-}) $(each --embeddings ${EMBEDDINGS:-$(embeddings "$set")})
     SIZES=""
 done

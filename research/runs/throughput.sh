@@ -8,7 +8,7 @@ for set in $SETS; do
     pages=$DATA/$set/images
     [ -d "$pages" ] || pages=$DATA/$set/pdfs
     # shellcheck disable=SC2086
-    "$PYTHON" -m research.bench.reading "$pages" $ENCODER_FLAGS --pages "${PAGES:-40}" ${CORES:+--cores "$CORES"} --json > "$OUT/throughput.$set.json"
+    "$PYTHON" -m research.bench.reading "$pages" --encoder "$ENCODER" --pages "${PAGES:-40}" ${CORES:+--cores "$CORES"} --json > "$OUT/throughput.$set.json"
     cat "$OUT/throughput.$set.json"
     [ -d "$DATA/$set/images" ] || continue
     "$PYTHON" -m research.bench.ocr "$DATA/$set" "$OUT/$set.rapidocr.jsonl.gz" --engine rapidocr --sample "${PAGES:-40}" --json |

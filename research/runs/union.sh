@@ -3,6 +3,5 @@
 #   DATA=... research/runs/union.sh
 . "$(dirname "$0")/common.sh"
 for set in $SETS; do
-    # shellcheck disable=SC2086
-    keep "$OUT/union.$set.json" experiment union "$DATA/$set" $ENCODER_FLAGS --vectors "$(vectors "$set")" --texts "$(texts "$set")"
+    keep "$OUT/union.$set.json" experiment union "$DATA/$set" --encoder "$ENCODER" --vectors "$(vectors "$set")" --texts "$(texts "$set")"
 done

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class VspladeError(Exception):
     """Base of every error that vsplade raises on purpose. ``exit_code`` is the CLI's."""
@@ -19,6 +21,14 @@ class PageError(InputError):
 
 class IndexFormatError(VspladeError):
     """The index on disk is missing, damaged, or of another version."""
+
+
+class DamagedFileError(IndexFormatError):
+    """One file of an index that cannot be read. ``reason`` says why, without the file's name."""
+
+    def __init__(self, message: str, path: Path, reason: str) -> None:
+        super().__init__(message)
+        self.path, self.reason = path, reason
 
 
 class DamagedSegmentError(IndexFormatError):

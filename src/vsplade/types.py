@@ -142,6 +142,8 @@ class TermMatch:
 
 BY_MEANING = -1
 """The term of a match that is no word: what the page is about."""
+BY_DOCUMENT = -2
+"""The term of a match that is no word: other pages of the document match, too."""
 FOUND, IN_PART, NOT_FOUND = "found", "in part", "not found"
 
 
@@ -205,6 +207,13 @@ class Vocabulary(Protocol):
     def __len__(self) -> int: ...
 
     def token(self, term: int) -> str: ...
+
+
+@runtime_checkable
+class EncodingVocabulary(Protocol):
+    """A vocabulary that tells the terms of a text."""
+
+    def encode(self, text: str) -> list[int]: ...
 
 
 def shown(vocabulary: Vocabulary, term: int) -> str:

@@ -57,6 +57,7 @@ class Corpus:
 
     def metadata(self, number: int) -> dict[str, Any]:
         found: dict[str, Any] = {"path": f"/files/{number % 7}/a_{number}.pdf", "page_num": number}
+        found |= {"doc_id": f"a_{number % 40}", "pages": number % 40 // 4}
         found["year"] = 2000 + number % 20 if number % 4 else float(2000 + number % 20)
         if number % 3 == 0:
             found["tags"] = ["a", number % 5, 'quo"te\\'] if number % 2 else "a"

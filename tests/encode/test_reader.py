@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -80,6 +82,41 @@ def test_tiny_type_is_read_in_more_detail(reader: ReaderEncoder, size: int) -> N
     shrunk = image.resize((reader.reading_edge, round(900 / times)), Image.Resampling.LANCZOS)
     assert share_read(reader, image, WORDS) >= 0.85
     assert share_read(reader, shrunk, WORDS) >= (0.3 if size == 6 else 0.6)
+
+
+def test_words_come_in_reading_order(reader: ReaderEncoder) -> None:
+    """Line by line, and column by column."""
+    left, right = sheet(WORDS, 20, 420, 500), sheet("Farmers sold wheat and wool at the market", 20, 420, 500)
+    picture = Image.new("L", (900, 500), 255)
+    picture.paste(left, (0, 0))
+    picture.paste(right, (460, 0))
+    texts = reader.page_text.texts(reader.read(picture))
+    asked = ["quarterly", "report", "traffic", "lighthouse", "counted", "farmers", "wheat", "market"]
+    assert [text for text in texts if text in asked] == asked
+
+
+def test_pages_are_asked_for_while_the_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, asked = ReaderEncoder(ReaderOptions(threads=1, meaning=False)), Event()
+    prepare = reader._prepare
+
+    def late() -> None:
+        assert asked.wait(60), "nobody renders pages before the model is there"
+        prepare()
+
+    def pages() -> Iterator[Page]:
+        asked.set()
+        yield page(sheet(WORDS))
+
+    monkeypatch.setattr(reader, "_prepare", late)
+    assert len(list(reader.encode_pages(pages()))) == 1
+
+
+def test_a_model_that_cannot_be_loaded_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = ReaderEncoder(ReaderOptions(meaning=False))
+    monkeypatch.setattr(reader, "check_weights", lambda: 1 / 0)
+    for pages in ([], [page(sheet(WORDS))]):
+        with pytest.raises(ZeroDivisionError):
+            list(reader.encode_pages(pages))
 
 
 def test_small_type_on_small_copies_is_left_to_the_page(reader: ReaderEncoder) -> None:

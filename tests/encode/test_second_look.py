@@ -66,6 +66,21 @@ def test_only_pages_in_next_to_no_contrast_are_stretched() -> None:
     assert (levels.max(), levels.min()) == (255, 135)
 
 
+def test_a_look_at_some_rows_tells_the_same_as_all_of_them() -> None:
+    """Dark and light specks in rows that are not looked at first count, too."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        low, high = sorted(rng.integers(0, 256, 2).tolist())
+        pixels = rng.integers(low, high + 1, (80, 60)).astype(np.uint8)
+        for level in rng.integers(0, 256, 3):
+            pixels[rng.integers(0, 80), : rng.integers(0, 60)] = level
+        few = 0.0002 * pixels.size
+        least = next(level for level in range(256) if (pixels <= level).sum() > few)
+        most = next(level for level in range(256) if (pixels > level).sum() <= few)
+        picture = Image.fromarray(pixels)
+        assert (stretched(picture) is picture) == (not 0 < most - least < 64)
+
+
 def test_a_part_has_the_detail_of_the_picture() -> None:
     picture = Image.effect_noise((2000, 1000), 50)
     part, begin = part_of(picture, (1000, 500), (2, 4, 10, 200), 1.5)

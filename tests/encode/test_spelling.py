@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from vsplade.encode import load_encoder
-from vsplade.encode.reader import word_ends
 from vsplade.encode.reader.detect import Cells
 from vsplade.encode.reader.reader import OTHER_SPELLER, SPELLED, ReaderEncoder
 from vsplade.encode.reader.reader_queries import ReaderOptions
@@ -151,16 +150,6 @@ def test_each_word_is_cut_once_and_no_more_than_allowed(monkeypatch: pytest.Monk
     )
     monkeypatch.setattr("vsplade.encode.reader.spelling.MOST", 2)
     assert speller.places(line(LINE), doubtful) == found[:2]
-
-
-def test_loops_are_compiled_also_where_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    def njit(nogil: bool, cache: bool = False) -> Any:
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return lambda loop: ("compiled", loop)
-
-    monkeypatch.setattr(word_ends, "njit", njit)
-    assert word_ends._compiled("loop") == ("compiled", "loop")
 
 
 def test_numbers_that_are_none_are_no_place() -> None:

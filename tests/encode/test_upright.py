@@ -86,18 +86,26 @@ def test_a_picture_without_words_stays_as_it_is(reader: ReaderEncoder) -> None:
 
 def test_a_page_must_gain_by_a_turn() -> None:
     """As surely read, or less, in every other direction: it stays, however doubtful."""
-    as_it_is = Reading(100, 30.0, 9.0)
-    assert as_it_is.is_doubtful
+    as_it_is = Reading(100, 30.0, 9.0, 15.0)
+    assert as_it_is.may_be_turned
 
     def same(pictures: object) -> list[Reading]:
-        return [Reading(20, 6.0, 1.8)] * len(pictures)  # type: ignore[arg-type]
+        return [Reading(20, 6.0, 1.8, 3.0)] * len(pictures)  # type: ignore[arg-type]
 
     def better(pictures: object) -> list[Reading]:
-        return [Reading(20, 6.0, 1.8 if n < 2 else 4.2) for n in range(len(pictures))]  # type: ignore[arg-type]
+        return [Reading(20, 6.0, 1.8 if n < 2 else 4.2, 5.0) for n in range(len(pictures))]  # type: ignore[arg-type]
 
     words = WordPlaces(np.full((100, 2), 0.5), np.full(100, 0.3))
     assert find_pose(letter(), as_it_is, words, 1024, same) == AS_IT_IS
     assert find_pose(letter(), as_it_is, words, 1024, better) == Pose(2)
+
+
+def test_doubt_about_which_word_it_is_may_come_from_a_turn() -> None:
+    """And not doubt about whether words stand there: faint words, and pictures."""
+    which, whether = Reading(100, 30.0, 9.0, 15.0), Reading(100, 30.0, 9.0, 9.5)
+    assert which.is_doubtful
+    assert whether.is_doubtful
+    assert (which.may_be_turned, whether.may_be_turned) == (True, False)
 
 
 def test_a_part_with_words_is_looked_at_and_not_a_photograph() -> None:
@@ -108,10 +116,10 @@ def test_a_part_with_words_is_looked_at_and_not_a_photograph() -> None:
 
     def read(pictures: Sequence[Image.Image]) -> list[Reading]:
         seen.append(pictures)
-        return [Reading(9, 6.0, 5.0), *[Reading(9, 1.0, 0.1)] * (len(pictures) - 1)]
+        return [Reading(9, 6.0, 5.0, 5.2), *[Reading(9, 1.0, 0.1, 0.3)] * (len(pictures) - 1)]
 
     words = WordPlaces(np.full((9, 2), 0.1), np.full(9, 0.3))
-    assert find_pose(picture, Reading(9, 3.0, 0.9), words, 1024, read) == AS_IT_IS
+    assert find_pose(picture, Reading(9, 3.0, 0.9, 1.5), words, 1024, read) == AS_IT_IS
     (parts,) = seen
     assert all(np.asarray(part).mean() > 200 for part in parts)
 

@@ -22,7 +22,6 @@ from vsplade.evaluate import (
     load_dataset,
     read_page_texts,
 )
-from vsplade.evaluate.eval_report import to_html, to_markdown, write_report
 from vsplade.types import Page, SparseVector, TermStatistics
 
 from .conftest import TEXTS
@@ -195,27 +194,6 @@ def test_bm25_equals_bm25s_on_real_captions() -> None:
     dataset = load_dataset(DATA / "mpdocvqa")
     texts = read_page_texts(DATA / "mpdocvqa" / "vlm_text.jsonl.gz")
     check_against_bm25s(texts, list(dataset.queries.values())[:200])
-
-
-def test_report_files(make_dataset: MakeDataset, tmp_path: Path) -> None:
-    folder = make_dataset()
-    good = evaluate_dataset(folder, texts=TEXTS)
-    bad = evaluate_dataset(folder, "text:k1=0", texts={**TEXTS, "a": "", "b": "engine"})
-    markdown = to_markdown([good, bad])
-    assert "| set | text:k1=0.0 |" in markdown
-    assert "against the first system: NDCG@5 -0.5" in markdown
-    paths = write_report(tmp_path / "out", [good, bad], plots=False)
-    assert [path.name for path in paths] == ["report.json", "report.md", "report.html"]
-    assert len(json.loads(paths[0].read_text())["reports"]) == 2
-    assert "<img" not in paths[2].read_text()
-    with pytest.raises(InputError, match="nothing to report"):
-        write_report(tmp_path / "none", [])
-
-
-def test_report_plots(make_dataset: MakeDataset) -> None:
-    pytest.importorskip("matplotlib")
-    page = to_html([evaluate_dataset(make_dataset(), texts=TEXTS)])
-    assert page.count('src="data:image/png;base64,iVBOR') == 2
 
 
 class DarkPixels:

@@ -12,7 +12,6 @@ from vsplade.search.fuse import (
     min_max,
     reciprocal_rank_fusion,
     relative_score_fusion,
-    tune_weights,
 )
 
 score_lists = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(-50, 50, width=32), max_size=8)
@@ -93,27 +92,6 @@ def test_bad_scores_and_methods_are_refused() -> None:
 def test_runs_are_fused_query_by_query_and_cut() -> None:
     fused = fuse_runs([{"q1": {"a": 2.0, "b": 1.0}}, {"q2": {"c": 1.0}, "q1": {"b": 3.0}}], depth=1)
     assert fused == {"q1": {"a": 0.5}, "q2": {"c": 0.5}}
-
-
-def test_tuning_finds_the_best_mix() -> None:
-    first = {"q1": {"right": 2.0, "w": 1.0}, "q2": {"w": 3.0, "right": 2.9, "z": 0.0}}
-    second = {"q1": {"w": 2.0, "right": 1.9, "z": 0.0}, "q2": {"right": 2.0, "w": 1.0}}
-
-    def right_first(run: dict[str, dict[str, float]]) -> float:
-        return sum(next(iter(pages)) == "right" for pages in run.values()) / len(run)
-
-    weights = tune_weights([first, second], right_first)
-    assert weights == (0.5, 0.5)  # many mixes are as good: the most even one is kept
-    assert right_first(fuse_runs([first, second], weights)) == 1.0
-    assert right_first(first) == right_first(second) == 0.5
-    with pytest.raises(InputError, match="divides 1"):
-        tune_weights([first, second], right_first, step=0.3)
-
-
-def test_three_way_tuning_tries_the_whole_grid() -> None:
-    seen = []
-    tune_weights([{"q": {"a": 1.0}}] * 3, lambda run: seen.append(run["q"]["a"]) or 0.0, step=0.25)
-    assert len(seen) == 15
 
 
 def test_pages_that_a_retriever_cannot_see_are_ranked_by_the_others() -> None:

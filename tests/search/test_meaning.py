@@ -221,6 +221,20 @@ def test_scores_are_no_larger_where_words_find_nothing(tmp_path: Path) -> None:
                 assert sum(match.product for match in explained) == pytest.approx(hit.score, abs=1e-4)
 
 
+def test_a_filtered_search_is_explained_with_its_filter(tmp_path: Path) -> None:
+    """How words and meaning count depends on the best page that passes."""
+    corpus = Corpus(12, 60)
+    index, others = corpus.index(tmp_path), 0
+    for _ in range(20):
+        asked = corpus.query()
+        for hit in index.search(asked, 5, {"year": 1}):
+            explained = index.explain(asked, hit.id, filter={"year": 1})
+            assert sum(match.product for match in explained) == pytest.approx(hit.score, abs=1e-4)
+            unfiltered = index.explain(asked, hit.id)
+            others += abs(sum(match.product for match in unfiltered) - hit.score) > 1e-3
+    assert others
+
+
 @pytest.mark.parametrize("engine", ["numpy", "numba"])
 def test_windows_of_another_model_are_an_error(engine: str, tmp_path: Path) -> None:
     """The numpy engine raised a ValueError, the compiled one found nothing."""

@@ -12,13 +12,19 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageStat
 from starlette.testclient import TestClient
+from tests.pages.samples import write_pdf
 from tests.serve.conftest import EXAMPLES, Start
+from tests.store.test_keeping import damage
 
 from vsplade import Index, IndexWriter, index_paths
+from vsplade.client import OutOfReach, SearchResult
+from vsplade.errors import VspladeWarning
+from vsplade.ingest.recover import recover
 from vsplade.pages.office import missing_office
 from vsplade.serve.app import create_app
 from vsplade.serve.library import Library
 from vsplade.serve.settings import Settings
+from vsplade.store.file_names import own_files
 
 
 def test_search_finds_what_the_index_finds(looking: TestClient, made: Path) -> None:
@@ -80,6 +86,12 @@ def test_words_only_leaves_meaning_out(tmp_path: Path) -> None:
     assert "maintenance" in meant[0]["meant_by"]["repair"]
     assert all(match["term"] >= 0 for match in words["matches"])
     assert sum(match["product"] for match in both["matches"]) == pytest.approx(both["score"], rel=1e-4)
+    # With a filter, both depend on the best page that passes it.
+    narrow = {"q": asked["q"], "filter": ["doc_id=slides", "page_num>=2"]}
+    found = client.get("/v1/search", params={**narrow, "explain": "true"}).json()["hits"][0]
+    told = client.get("/v1/explain", params={**narrow, "id": found["id"]}).json()
+    assert told["score"] == pytest.approx(found["score"], rel=1e-4)
+    assert client.get("/v1/explain", params={"q": "a", "id": "b", "filter": "?"}).status_code == 400
     # The same of any page, and on its picture the words that are meant are marked.
     explained = client.get("/v1/explain", params={"q": asked["q"], "id": both["id"]}).json()
     assert explained["score"] == pytest.approx(both["score"], rel=1e-4)
@@ -241,6 +253,41 @@ def test_health_status_and_metrics(looking: TestClient) -> None:
     text = looking.get("/metrics").text
     assert 'vsplade_requests_total{route="search",status="2xx"}' in text
     assert "vsplade_index_pages 9" in text
+
+
+def test_a_damaged_part_is_told_with_every_answer(start: Start, tmp_path: Path) -> None:
+    """The rest is searched, nothing is changed, and repair is noticed."""
+    where, index = tmp_path / "docs", tmp_path / "pages.vsplade"
+    for word in ("apple", "banana"):
+        write_pdf(where / f"{word}.pdf", f"{word} pie")
+        index_paths([where], index, "text", workers=1)
+    damage(own_files(index, "segment")[1])
+    with pytest.warns(VspladeWarning, match="1 of 2 pages"):
+        server = start()
+    client = server.client
+    told = {
+        "pages": 1,
+        "segments": [own_files(index, "segment")[1].name],
+        "files": ["banana.pdf"],
+        "message": "1 of 2 pages are out of reach: a part of the index is damaged. "
+        "Only the rest is searched.",
+    }
+    found = client.get("/v1/search", params={"q": "pie banana"}).json()
+    assert [hit["name"] for hit in found["hits"]] == ["apple.pdf"]
+    assert found["damaged"] == told
+    assert found["message"].startswith("No page within reach holds 'banana'")
+    assert client.post("/v1/search", json={"queries": ["pie"]}).json()["results"][0]["damaged"] == told
+    assert client.get("/v1/status").json()["damaged"] == told
+    assert "vsplade_index_pages_out_of_reach 1" in client.get("/metrics").text
+    assert SearchResult.of(found).damaged == OutOfReach(
+        1, tuple(told["segments"]), ("banana.pdf",), told["message"]
+    )
+    job = client.delete("/v1/documents/apple").json()
+    assert (job["state"], "damaged" in job["error"]) == ("failed", True)
+    recover(index)
+    client.app._quick.__self__._library.refresh()  # what a running server does by itself
+    found = client.get("/v1/search", params={"q": "pie"}).json()
+    assert (found["damaged"], len(found["hits"])) == (None, 1)
 
 
 def test_upload_search_replace_delete(start: Start) -> None:

@@ -14,7 +14,7 @@ from tests.serve.conftest import EXAMPLES, KEY, Program, Start
 
 from vsplade import Index
 from vsplade.client import AsyncClient, Client, ClientError
-from vsplade.client.answers import Match
+from vsplade.client.answers import Match, read_as
 
 
 def test_the_client_does_everything(program: Callable[..., Program], made: Path) -> None:
@@ -88,5 +88,5 @@ def test_the_async_client_does_the_same(start: Start) -> None:
 
 def test_a_match_by_meaning_says_what_is_meant() -> None:
     given = {"token": "meaning", "term": -1, "query_weight": 2.0, "page_weight": 0.5, "product": 1.0}
-    match = Match.of({**given, "in_part": False, "meant_by": {"beacon": ["lighthouse"]}})
+    match = read_as(Match, {**given, "in_part": False, "meant_by": {"beacon": ["lighthouse"]}})
     assert match.meant_by == {"beacon": ("lighthouse",)}

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import zlib
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from vsplade.store.writer import IndexWriter
 
 from . import crash_worker
 from .oracle import identity
-from .test_damage import files
+from .test_damage import files, told
 
 
 @pytest.fixture
@@ -58,9 +59,10 @@ def test_altered_indexes_with_right_checksums(first: int, last: int, tmp_path: P
     )
     assert done.returncode == 0, f"exit code {done.returncode} after: {done.stderr[-3000:]}"
     outcomes = json.loads(done.stdout)
-    assert outcomes["numpy: IndexFormatError"] > (last - first) / 2
-    assert outcomes["numba: IndexFormatError"] > (last - first) / 2
-    assert outcomes["numpy: done"] > (last - first) / 20
+    for engine in ("numpy", "numba"):  # refused, searched in part, or altered in a way that may be
+        assert outcomes[f"{engine}: refused"] > (last - first) / 10
+        assert outcomes[f"{engine}: in part"] > (last - first) / 10
+        assert outcomes[f"{engine}: done"] > (last - first) / 20
 
 
 @pytest.mark.parametrize("pages", [65_537, 1 << 20, 1 << 40, -1, 0, True, "3", None])
@@ -131,8 +133,7 @@ def test_pipes_links_and_folders_in_place_of_files(folder: Path, tmp_path: Path)
             for use in (Index.open, IndexWriter):
                 if path.name == "LOCK" and use == Index.open:
                     continue
-                with pytest.raises(VspladeError, match=path.name):
-                    use(folder)
+                assert path.name in told(partial(use, folder))
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
         (tmp_path / "kept").rename(path)
     assert Index.open(folder).check() == []

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -200,7 +201,10 @@ def test_a_damaged_index_is_named(tmp_path: Path) -> None:
     folders = two(tmp_path, ["x", "y"])
     (segment,) = own_files(folders[1], "segment")
     segment.write_bytes(segment.read_bytes()[:-100])
-    refused(folders, IndexFormatError, str(segment))
+    for attempt in (partial(Index.open, whole=True), partial(join_indexes, target=tmp_path / "joined")):
+        with pytest.raises(IndexFormatError, match=str(segment)):
+            attempt(folders)
+    assert not (tmp_path / "joined").exists()
 
 
 def test_damage_that_opening_does_not_see_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,17 +46,18 @@ def test_every_engine_finds_what_the_oracle_finds(name: str, tmp_path: Path) -> 
 
 
 def test_one_index_in_full_and_in_two_stages(tmp_path: Path) -> None:
-    exact: two_stage_scale.Answers = {}
-    queries = make_queries(SPEC, 10)
-    rows = [
-        row
-        for name, engine in two_stage_scale.ours(SPEC, tmp_path)
-        for row in two_stage_scale.rows_of(name, engine, queries, [10], exact)
-    ]
-    assert [row["recall"] for row in rows[:1]] == [1.0]
-    assert all(0.5 < row["recall"] <= 1 for row in rows[1:])
-    assert rows[2]["recall"] <= rows[1]["recall"]  # fewer pages proposed
-    assert exact[10] == [pages[:10] for pages in exact_top(SPEC, queries, 10).pages.tolist()]
+    queries, ks = make_queries(SPEC, 10), (3, 10)
+    ways = two_stage_scale.ours(SPEC, tmp_path)
+    rows = two_stage_scale.in_turns(ways, queries, ks, 2)
+    assert [(row["search"], row["k"]) for row in rows] == [(way, k) for way in ways for k in ks]
+    ten = [row for row in rows if row["k"] == 10]
+    assert ten[0]["recall"] == 1.0
+    assert all(0.5 < row["recall"] <= 1 for row in ten[1:])
+    assert ten[2]["recall"] < ten[1]["recall"]  # fewer pages proposed
+    assert all(0 < row["least"] <= row["processor_ms"] <= row["most"] for row in rows)
+    full = ways[two_stage_scale.FULL]
+    exact = [full.pages(full.search(full.prepare(query, 10))) for query in queries]
+    assert exact == [pages[:10] for pages in exact_top(SPEC, queries, 10).pages.tolist()]
 
 
 def test_the_heaviest_terms_of_a_page() -> None:

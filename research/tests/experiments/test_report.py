@@ -51,8 +51,16 @@ def results(tmp_path: Path) -> Path:
         "cases.a": {
             "cases": [
                 {"query": "q", "page": "p", "picture": "data:image/jpeg;base64,AAAA",
-                 **{key: [["word", 0.5]] for key in ("Q", "P", "P*", "C")}}
+                 **{key: [["word", 0.5]] for key in ("Q", "P", "P*", "C", "C*")}}
             ]
+        },
+        "throughput.a": {
+            "encoder": "mine", "pages": 8, "cores": 2,
+            "reader": {"pages_per_s": 3.25, "pages_per_cpu_s": 5.5},
+            "tesseract": {"pages_per_s": 1.5, "pages_per_cpu_s": 0.75},
+        },
+        "throughput.a.rapidocr": {
+            "engine": "rapidocr", "pages": 8, "wall_s": 4.0, "pages_per_processor_s": 0.4,
         },
     }  # fmt: skip
     for name, value in kept.items():
@@ -60,7 +68,7 @@ def results(tmp_path: Path) -> Path:
     (tmp_path / "ablation").mkdir()
     (tmp_path / "ablation" / "ablation.json").write_text(json.dumps({"results": RUNS}))
     (tmp_path / "table" / "ours").mkdir(parents=True)
-    (tmp_path / "table" / "ours" / "mine.json").write_text('{"ndcg@5": 0.512}')
+    (tmp_path / "table" / "ours" / "mine.json").write_text('{"ndcg@5": 0.512, "flops": 0.875}')
     return tmp_path
 
 
@@ -68,9 +76,10 @@ def test_one_page_with_six_figures(results: Path) -> None:
     text, missing = report.page(results)
     assert text.count("<svg") == 6
     assert missing == [
-        "Encoding throughput", "Fusion at scale", "Union of image and caption terms",
+        "Fusion at scale",
+        "Union of image and caption terms",
         "Masking, margin, stop words, active terms",
-    ]  # fmt: skip
+    ]
     assert "<b>all" not in text
     assert "&lt;b&gt;all" in text
     assert "51.2" in text
@@ -80,6 +89,22 @@ def test_one_page_with_six_figures(results: Path) -> None:
     nothing, all_missing = report.page(results / "table")
     assert nothing.count("<svg") == 1  # the drawing of the idea needs no results
     assert len(all_missing) == len(report.SECTIONS) - 1
+
+
+def test_rates_of_all_systems_stand_in_one_table(results: Path) -> None:
+    (part,) = report.throughput(results)
+    assert [(row["system"], row["pages a second"]) for row in part.tables["a"]] == [
+        ("mine", 3.25), ("tesseract", 1.5), ("rapidocr", 2.0),
+    ]  # fmt: skip
+    assert [row["a second of processor time"] for row in part.tables["a"]] == [5.5, 0.75, 0.4]
+
+
+def test_captioners_are_rows_of_the_table(results: Path) -> None:
+    assert len(report.captioners(results)) == 1  # of the ablation alone
+    (results / "table" / "captions-small").mkdir()
+    (results / "table" / "captions-small" / "mine.json").write_text('{"ndcg@5": 0.25, "flops": 1}')
+    own, _ = report.captioners(results)
+    assert own.tables["NDCG@5, in points"] == [{"captions by": "small", "mine": "25.0", "FLOPS": "1.00"}]
 
 
 def test_a_result_that_cannot_be_read_is_named(results: Path) -> None:
@@ -103,8 +128,8 @@ def test_rows_of_the_table_by_folder(results: Path) -> None:
     (results / "table" / "theirs").mkdir()
     (results / "table" / "theirs" / "visrag.mpdocvqa.json").write_text('{"ndcg@5": 0.8}')
     assert measured_rows(results / "table") == [
-        {"system": "ours", "visrag": "-", "mine": "51.2"},
-        {"system": "theirs", "visrag": "80.0 (1 of 6)", "mine": "-"},
+        {"system": "ours", "visrag": "-", "mine": "51.2", "FLOPS": "0.88"},
+        {"system": "theirs", "visrag": "80.0 (1 of 6)", "mine": "-", "FLOPS": "-"},
     ]
     fused = fused_run([{"q": {"a": 2.0, "b": 1.0}}, {"q": {"b": 5.0, "c": 4.0}}], [0.7, 0.3])
     assert list(fused["q"]) == ["a", "b", "c"]

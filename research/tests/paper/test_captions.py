@@ -219,6 +219,35 @@ def test_captions_of_a_data_set_are_page_texts(server: Server, tmp_path: Path) -
     assert evaluate_dataset(folder, texts=out).measures["ndcg@5"] == 1.0
 
 
+def test_captions_of_a_benchmark_by_its_name(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As vsplade eval takes it: the name, and where the hub's copies are."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    from research.experiments.benchmarks import repository
+    from research.paper.captions import make_captions
+    from research.paper.options import CaptionOptions
+
+    monkeypatch.setenv("VSPLADE_CACHE", str(tmp_path / "cache"))
+    tables = {
+        "corpus": [{"corpus-id": f"p{n}", "image": {"bytes": picture(n), "path": None}} for n in (10, 20)],
+        "queries": [{"query-id": "q", "query": "words"}],
+        "qrels": [{"query-id": "q", "corpus-id": "p20", "score": 1}],
+    }
+    for name, rows in tables.items():
+        folder = tmp_path / "hub" / repository("visrag:slidevqa") / name
+        folder.mkdir(parents=True)
+        parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+    options = CaptionOptions(
+        "visrag:slidevqa", tmp_path / "c.jsonl", url, "a-model", data=tmp_path / "hub", concurrent=2
+    )
+    assert make_captions(options) == {"written": 2, "there before": 0}
+    assert read_captions(options.out, "_id", "text") == {"p10": "caption of 10", "p20": "caption of 20"}
+
+
 def test_captions_of_pages_of_pdfs(server: Server, tmp_path: Path) -> None:
     from research.experiments.typeset_pages import write_pages
     from research.paper.captions import dataset_pictures

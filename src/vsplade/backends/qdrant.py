@@ -6,6 +6,7 @@ import base64
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -40,6 +41,22 @@ Point = tuple[str, dict[str, Sparse | list[float]], dict[str, Any]]
 """Id, vectors by name, payload."""
 
 
+FoundPoint = tuple[str, float, dict[str, Any]]
+"""Id, score, payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class NearestPoints:
+    """What is asked of a collection: the ``k`` points with the largest products with each vector."""
+
+    using: str
+    """The vector's name."""
+    vectors: Sequence[Sparse | list[float]]
+    k: int
+    filter: Any
+    payload: Sequence[str]
+
+
 class Store(Protocol):
     """What is needed of Qdrant, once by its client and once by the engine in this process."""
 
@@ -64,16 +81,8 @@ class Store(Protocol):
 
     def count(self, name: str, filter: Any) -> int: ...
 
-    def query(
-        self,
-        name: str,
-        using: str,
-        vectors: Sequence[Sparse | list[float]],
-        k: int,
-        filter: Any,
-        payload: Sequence[str],
-    ) -> list[list[tuple[str, float, dict[str, Any]]]]:
-        """Ids, scores and payloads, for each query."""
+    def query(self, name: str, asked: NearestPoints) -> list[list[FoundPoint]]:
+        """For each of the vectors."""
         ...
 
     def flush(self) -> None:
@@ -218,7 +227,7 @@ class QdrantCollection:
             (query.terms.tolist(), query.weights.tolist()) for query in queries
         ]
         filter = self._filter(prefilter)
-        answers = self._store.query(self._pages, WORDS, vectors, k, filter, ("page", *BRIEF))
+        answers = self._store.query(self._pages, NearestPoints(WORDS, vectors, k, filter, ("page", *BRIEF)))
         return [[_found(key, payload, score) for key, score, payload in answer] for answer in answers]
 
     def nearest(self, direction: Direction, k: int, prefilter: Prefilter) -> list[FoundRow]:
@@ -228,7 +237,8 @@ class QdrantCollection:
         asked: list[Sparse | list[float]] = [direction.vector.tolist()]
 
         def find(limit: int) -> list[tuple[str, float]]:
-            (found,) = self._store.query(self._windows, MEANING, asked, limit, filter, ("page_key",))
+            nearest = NearestPoints(MEANING, asked, limit, filter, ("page_key",))
+            (found,) = self._store.query(self._windows, nearest)
             return [(payload["page_key"], score) for _, score, payload in found]
 
         chosen = nearest_pages(find, k, prefilter, MOST_RESULTS)

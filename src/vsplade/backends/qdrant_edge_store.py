@@ -14,7 +14,7 @@ from typing import Any
 import qdrant_edge as edge
 
 from vsplade.backends import qdrant
-from vsplade.backends.qdrant import MEANING, SCROLL, WORDS, Point, Sparse
+from vsplade.backends.qdrant import MEANING, SCROLL, WORDS, FoundPoint, NearestPoints, Point
 from vsplade.errors import EngineError
 
 _open: dict[Path, tuple[edge.EdgeShard, int]] = {}
@@ -105,23 +105,15 @@ class EdgeStore:
         with self._errors():
             return int(self._shard(name).count(edge.CountRequest(exact=True, filter=filter)))
 
-    def query(
-        self,
-        name: str,
-        using: str,
-        vectors: Sequence[Sparse | list[float]],
-        k: int,
-        filter: Any,
-        payload: Sequence[str],
-    ) -> list[list[tuple[str, float, dict[str, Any]]]]:
+    def query(self, name: str, asked: NearestPoints) -> list[list[FoundPoint]]:
         answers = []
-        for vector in vectors:
-            asked = qdrant.as_sparse(edge.SparseVector, {using: vector})
+        for vector in asked.vectors:
+            sparse = qdrant.as_sparse(edge.SparseVector, {asked.using: vector})
             request = edge.QueryRequest(
-                limit=k,
-                query=edge.Query.Nearest(asked[using], using),
-                filter=filter,
-                with_payload=list(payload),
+                limit=asked.k,
+                query=edge.Query.Nearest(sparse[asked.using], asked.using),
+                filter=asked.filter,
+                with_payload=list(asked.payload),
                 params=edge.SearchParams(exact=True),
             )
             with self._errors():

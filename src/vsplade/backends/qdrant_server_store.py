@@ -13,7 +13,7 @@ from qdrant_client.http.exceptions import ApiException
 from vsplade.backends import qdrant
 from vsplade.backends.address import TOKEN, Address
 from vsplade.backends.collection import check_version
-from vsplade.backends.qdrant import MEANING, SCROLL, WORDS, Point, Sparse
+from vsplade.backends.qdrant import MEANING, SCROLL, WORDS, FoundPoint, NearestPoints, Point
 from vsplade.errors import EngineError
 
 SECONDS, FIRST_SECONDS = 60, 10
@@ -111,25 +111,17 @@ class ServerStore:
         with self._errors():
             return int(self._client.count(name, filter, exact=True).count)
 
-    def query(
-        self,
-        name: str,
-        using: str,
-        vectors: Sequence[Sparse | list[float]],
-        k: int,
-        filter: Any,
-        payload: Sequence[str],
-    ) -> list[list[tuple[str, float, dict[str, Any]]]]:
+    def query(self, name: str, asked: NearestPoints) -> list[list[FoundPoint]]:
         requests = [
             models.QueryRequest(
-                query=qdrant.as_sparse(models.SparseVector, {using: vector})[using],
-                using=using,
-                limit=k,
-                filter=filter,
+                query=qdrant.as_sparse(models.SparseVector, {asked.using: vector})[asked.using],
+                using=asked.using,
+                limit=asked.k,
+                filter=asked.filter,
                 params=models.SearchParams(exact=True),
-                with_payload=list(payload),
+                with_payload=list(asked.payload),
             )
-            for vector in vectors
+            for vector in asked.vectors
         ]
         with self._errors():
             answers = self._client.query_batch_points(name, requests)

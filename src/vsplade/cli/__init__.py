@@ -97,6 +97,7 @@ def _open_closed_streams() -> None:
 
 def _show_warnings() -> None:
     """Our own warnings as one line for people, not as Python shows them."""
+    warnings.simplefilter("default", VspladeWarning)  # whatever the environment says: people must know
     show = warnings.showwarning
 
     def show_ours(message: Warning | str, category: type[Warning], *rest: Any, **options: Any) -> None:

@@ -129,13 +129,7 @@ workers_option = click.option(
     metavar="N",
     help="Processes that render pages. Default: half of the processors.",
 )
-fusion_option = click.option(
-    "--fusion",
-    type=click.Choice(["rsf", "rrf"]),
-    default="rsf",
-    show_default=True,
-    help="Relative score fusion (the paper's), or reciprocal rank fusion.",
-)
+FUSION = "Relative score fusion (the paper's), or reciprocal rank fusion."
 
 
 def password_options(command: Command) -> Command:

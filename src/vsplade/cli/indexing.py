@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from vsplade.cli.common import (
     say,
     workers_option,
 )
+from vsplade.cli.options import option, takes
 from vsplade.cli.upkeep import check_index, recover_index
 from vsplade.errors import InputError
 
@@ -40,59 +42,47 @@ LISTED = 10
 """Files that a note names at most."""
 
 
+@dataclass(frozen=True)
+class IndexOptions:
+    model: str | None = option(
+        "Read pages with the paper's model instead: a hub name such as naver/v-splade-quality, or a folder.",
+        None, metavar="NAME_OR_FOLDER",
+    )  # fmt: skip
+    prune: bool = option("Also remove the pages of files that no longer exist.", False)
+    meta: tuple[str, ...] = option(
+        "Give every page of this run a value to filter by. May be given several times; one key with several "
+        "values makes a list.", (), metavar="KEY=VALUE",
+    )  # fmt: skip
+    thumbnails: int = option(
+        "Keep a small picture of each page, with this longest edge. Default: none.", 0,
+        kind=click.IntRange(min=0), metavar="PIXELS",
+    )  # fmt: skip
+    from_parquet: str | None = option(
+        "Index no files: add the pages that `vsplade encode --parquet` wrote, from a folder or a bucket.",
+        None, metavar="DIR",
+    )  # fmt: skip
+    watch: bool = option("Go on: index what is added, changed or removed, until ctrl-C.", False)
+    check: bool = option("Index nothing: verify every byte of the index instead.", False)
+    recover: bool = option(
+        "First get back what can be trusted of an index that lost its manifest or is damaged.", False
+    )
+
+
 @click.command("index")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @index_option
 @encoder_option
-@click.option(
-    "--model",
-    metavar="NAME_OR_FOLDER",
-    help="Read pages with the paper's model instead: a hub name such as naver/v-splade-quality, or a folder.",
-)
-@click.option("--prune", is_flag=True, help="Also remove the pages of files that no longer exist.")
-@click.option(
-    "--meta",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Give every page of this run a value to filter by. May be given several times; one key with several "
-    "values makes a list.",
-)
-@click.option(
-    "--thumbnails",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="PIXELS",
-    help="Keep a small picture of each page, with this longest edge. Default: none.",
-)
-@click.option(
-    "--from-parquet",
-    metavar="DIR",
-    help="Index no files: add the pages that `vsplade encode --parquet` wrote, from a folder or a bucket.",
-)
+@takes(IndexOptions)
 @workers_option
 @limit_options
 @password_options
-@click.option("--watch", is_flag=True, help="Go on: index what is added, changed or removed, until ctrl-C.")
-@click.option("--check", is_flag=True, help="Index nothing: verify every byte of the index instead.")
-@click.option(
-    "--recover",
-    is_flag=True,
-    help="First get back what can be trusted of an index that lost its manifest or is damaged.",
-)
 @json_option
 def index_command(
     paths: tuple[str, ...],
     index_dir: Where,
     encoder: str | None,
-    model: str | None,
-    prune: bool,
-    meta: tuple[str, ...],
-    thumbnails: int,
-    from_parquet: str | None,
+    asked: IndexOptions,
     workers: int | None,
-    watch: bool,
-    check: bool,
-    recover: bool,
     as_json: bool,
     **limits: float | None,
 ) -> int:
@@ -101,34 +91,34 @@ def index_command(
     Globs are taken, too, and - reads a list from standard input. Unchanged files are skipped, changed ones
     replaced. An interrupted run goes on where it stopped.
     """
-    if check:
+    if asked.check:
         if paths:
             raise InputError("--check looks at the index only: leave the paths out, or leave --check out.")
         return check_index(folder_of(index_dir, "--check"), as_json)
-    if recover:
+    if asked.recover:
         recover_index(folder_of(index_dir, "--recover"), encoder, as_json=as_json and not paths)
         if not paths:
             return 0
-    if from_parquet is not None:
-        return _add_shards(from_parquet, paths, index_dir, encoder, as_json)
-    if not paths and not prune:
+    if asked.from_parquet is not None:
+        return _add_shards(asked.from_parquet, paths, index_dir, encoder, as_json)
+    if not paths and not asked.prune:
         raise InputError(
             "Give at least one PATH: a file, a folder, a glob, or - for a list on standard input."
         )
-    if encoder and model:
+    if encoder and asked.model:
         raise InputError("--model chooses the encoder: leave --encoder out, or leave --model out.")
     from vsplade.ingest import index_paths
 
     given: dict[str, Any] = {
-        "prune": prune or watch,
+        "prune": asked.prune or asked.watch,
         "workers": workers,
         "limits": make_limits(limits),
-        "metadata": parse_metadata(meta) or None,  # none given: files keep what they have
-        "thumbnails": thumbnails,
+        "metadata": parse_metadata(asked.meta) or None,  # none given: files keep what they have
+        "thumbnails": asked.thumbnails,
         "progress": sys.stderr.isatty(),
     }
-    chosen = encoder if model is None else model_encoder(model)
-    if watch:
+    chosen = encoder if asked.model is None else model_encoder(asked.model)
+    if asked.watch:
         _watch(paths, index_dir, chosen, as_json, given)
     done = index_paths(paths, index_dir, chosen, **given)
     if as_json:

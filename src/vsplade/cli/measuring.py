@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from vsplade.backends.address import Where
 from vsplade.cli.common import (
+    FUSION,
     INDEX,
     count,
     encoder_option,
-    fusion_option,
     json_option,
     note,
     print_json,
@@ -22,181 +22,101 @@ from vsplade.cli.common import (
     say,
     workers_option,
 )
+from vsplade.cli.options import FILE, NEW_FILE, option, takes
 from vsplade.errors import InputError
 
 if TYPE_CHECKING:
     from vsplade.evaluate import Dataset, EvalReport, Fusion, Significance
 
-FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-NEW_FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
+
+@dataclass(frozen=True)
+class EvalOptions:
+    texts: Path | None = option(
+        "Judge these page texts ({_id, text} lines) with BM25, not the pages.", None, kind=FILE
+    )
+    vectors: Path | None = option(
+        "Judge these page vectors (kept by --keep-vectors), not the pages.", None, kind=FILE
+    )
+    queries: Path | None = option("Other questions over the same pages, with --qrels.", None, kind=FILE)
+    qrels: Path | None = option("The judgements of --queries.", None, kind=FILE)
+    words_only: bool = option("Leave out what pages are about: judge their words alone.", False)
+    keep_vectors: Path | None = option("Keep the page vectors for later runs.", None, kind=NEW_FILE)
+    where: Where | None = option(
+        "Put the pages into this new index, a folder or another engine's address, and search there. "
+        "Default: a temporary folder.", None, flag="--index", kind=INDEX, metavar="DIR",
+    )  # fmt: skip
+    k: int = option("Results a query.", 100, flag="-k", kind=click.IntRange(min=1))
+    run: Path | None = option("Write the results as a TREC run.", None, kind=NEW_FILE)
+    compare: Path | None = option(
+        "Compare with another TREC run: is it luck?", None, kind=FILE, metavar="RUN"
+    )
+    fuse: bool = option("With --encoder reader+text: judge what `vsplade search --fuse` would return.", False)
+    weights: str | None = option(
+        "Weights of the two rankings, the text layers' second; sum 1.", None, metavar="W,W"
+    )
+    fusion: str = option(FUSION, "rsf", choices=("rsf", "rrf"))
+    measure: str = option("The measure that --compare looks at.", "ndcg@5")
+    per_query: bool = option("With --json: every measure of every query too.", False)
 
 
 @click.command("eval")
-@click.argument("dataset", metavar="DATASET")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    metavar="DIR",
-    help="Where copies of the hub's data sets lie, as OWNER/NAME. Default: fetch them.",
-)
+@click.argument("dataset", metavar="FOLDER", type=click.Path(path_type=Path))
 @encoder_option
-@click.option(
-    "--texts", type=FILE, help="Judge these page texts ({_id, text} lines) with BM25, not the pages."
-)
-@click.option(
-    "--vectors", type=FILE, help="Judge these page vectors (kept by --keep-vectors), not the pages."
-)
-@click.option(
-    "--queries", type=FILE, metavar="FILE", help="Other questions over the same pages, with --qrels."
-)
-@click.option("--qrels", type=FILE, metavar="FILE", help="The judgements of --queries.")
-@click.option("--words-only", is_flag=True, help="Leave out what pages are about: judge their words alone.")
-@click.option("--keep-vectors", type=NEW_FILE, metavar="FILE", help="Keep the page vectors for later runs.")
-@click.option(
-    "--index",
-    "where",
-    type=INDEX,
-    metavar="DIR",
-    help="Put the pages into this new index, a folder or another engine's address, and search there. "
-    "Default: a temporary folder.",
-)
-@click.option("-k", "k", type=click.IntRange(min=1), default=100, show_default=True, help="Results a query.")
 @workers_option
-@click.option("--run", "run_file", type=NEW_FILE, metavar="FILE", help="Write the results as a TREC run.")
-@click.option(
-    "--report",
-    "report_folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Write report.html (with plots), report.md and report.json there.",
-)
-@click.option("--compare", type=FILE, metavar="RUN", help="Compare with another TREC run: is it luck?")
-@click.option(
-    "--fuse",
-    is_flag=True,
-    help="With --encoder reader+text: judge what `vsplade search --fuse` would return.",
-)
-@click.option(
-    "--fuse-with", type=FILE, multiple=True, metavar="RUN", help="Judge this system joined with a TREC run."
-)
-@click.option("--weights", metavar="W,W", help="Weights of the joined rankings, this system first; sum 1.")
-@fusion_option
-@click.option("--tune", is_flag=True, help="Look for the best weights on this set (steps of 0.1).")
-@click.option(
-    "--rerank",
-    metavar="MODEL",
-    help="Judge the results reordered by a ColModernVBERT model (folder or name).",
-)
-@click.option(
-    "--rerank-depth",
-    type=click.IntRange(1, 100),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="Results a query that --rerank looks at.",
-)
-@click.option(
-    "--measure",
-    "measure_name",
-    default="ndcg@5",
-    show_default=True,
-    help="The measure that --compare and --tune look at.",
-)
-@click.option("--per-query", is_flag=True, help="With --json: every measure of every query too.")
+@takes(EvalOptions)
 @json_option
 def evaluate(
-    dataset: str,
-    data: Path | None,
-    encoder: str | None,
-    texts: Path | None,
-    vectors: Path | None,
-    queries: Path | None,
-    qrels: Path | None,
-    words_only: bool,
-    keep_vectors: Path | None,
-    where: Where | None,
-    k: int,
-    workers: int | None,
-    **then: Any,
+    dataset: Path, encoder: str | None, workers: int | None, asked: EvalOptions, as_json: bool
 ) -> None:
-    """Measure search quality on your own set or a public one.
+    """Measure search quality on a set of your own.
 
-    DATASET is a folder with images/ or pdfs/, queries.jsonl[.gz] and qrels.tsv, a folder in the hub's
-    layout, or a name: vidore-v2:biomedical.
+    FOLDER has images/ or pdfs/, queries.jsonl[.gz] and qrels.tsv.
     """
-    from vsplade.evaluate import PageVectors, evaluate_dataset
-    from vsplade.evaluate.eval_report import check_plots
-    from vsplade.evaluate.hub import open_dataset
+    from vsplade.evaluate import PageVectors, evaluate_dataset, load_dataset
 
-    if then["report_folder"]:
-        check_plots()
-    if (queries is None) != (qrels is None):
+    if (asked.queries is None) != (asked.qrels is None):
         raise InputError("--queries and --qrels belong together: give both or none.")
-    judged = open_dataset(dataset, data, queries, qrels)
+    judged = load_dataset(dataset, asked.queries, asked.qrels)
     with progress_bar(len(judged.files), "files") as update:
         report = evaluate_dataset(
             judged,
             encoder,
-            vectors=PageVectors.load(vectors) if vectors else None,
-            texts=texts,
-            k=k,
+            vectors=PageVectors.load(asked.vectors) if asked.vectors else None,
+            texts=asked.texts,
+            k=asked.k,
             workers=workers,
             progress=update,
-            keep_vectors=keep_vectors,
-            words_only=words_only,
-            where=where,
+            keep_vectors=asked.keep_vectors,
+            words_only=asked.words_only,
+            where=asked.where,
         )
-    _report(judged, report, encoder, Afterwards(**then))
+    _report(judged, report, encoder, asked, as_json)
 
 
-@dataclass(frozen=True)
-class Afterwards:
-    """What is done with the results of the search, by the command's own options."""
-
-    run_file: Path | None
-    report_folder: Path | None
-    compare: Path | None
-    fuse: bool
-    fuse_with: tuple[Path, ...]
-    weights: str | None
-    fusion: str
-    tune: bool
-    rerank: str | None
-    rerank_depth: int
-    measure_name: str
-    per_query: bool
-    as_json: bool
-
-
-def _report(judged: Dataset, report: EvalReport, encoder: str | None, asked: Afterwards) -> None:
-    """Joined, reranked and compared as asked for; then written and printed."""
+def _report(
+    judged: Dataset, report: EvalReport, encoder: str | None, asked: EvalOptions, as_json: bool
+) -> None:
+    """Joined and compared as asked for; then written and printed."""
     from vsplade.evaluate import write_run
-    from vsplade.evaluate.eval_report import write_report
 
-    joined = reranking = None
-    if asked.fuse or asked.fuse_with:
+    joined = None
+    if asked.fuse:
         report, joined = _fuse(judged, report, encoder, asked)
-    elif asked.tune or asked.weights is not None:
-        raise InputError("--tune and --weights say how rankings are joined: give --fuse or --fuse-with too.")
-    if asked.rerank:
-        report, reranking = _rerank(judged, report, asked.rerank, asked.rerank_depth)
-    if asked.run_file:
-        write_run(asked.run_file, report.run)
-    if asked.report_folder:
-        write_report(asked.report_folder, [report])
-    measure, other = asked.measure_name, asked.compare
+    elif asked.weights is not None:
+        raise InputError("--weights says how rankings are joined: give --fuse too.")
+    if asked.run:
+        write_run(asked.run, report.run)
+    measure, other = asked.measure, asked.compare
     difference = _compare(judged, report, other, measure) if other else None
-    if asked.as_json:
+    if as_json:
         compared = difference and {"run": str(other), "measure": measure, **difference.to_json()}
-        parts = {"fusion": joined and joined.to_json(), "reranking": reranking, "comparison": compared}
+        parts = {"fusion": joined and joined.to_json(), "comparison": compared}
         facts = report.to_json(per_query=asked.per_query)
         print_json(facts | {name: part for name, part in parts.items() if part})
         return
     _print_report(report)
     if joined:
         _print_fusion(joined)
-    if reranking:
-        _print_reranking(reranking, measure)
     if difference:
         _print_comparison(difference, measure, other)
 
@@ -209,62 +129,20 @@ def _compare(data: Dataset, report: EvalReport, other: Path, measure: str) -> Si
 
 
 def _fuse(
-    data: Dataset, report: EvalReport, encoder: str | None, asked: Afterwards
+    data: Dataset, report: EvalReport, encoder: str | None, asked: EvalOptions
 ) -> tuple[EvalReport, Fusion]:
     from vsplade.cli.searching import parse_weights
     from vsplade.encode import load_encoder
-    from vsplade.evaluate import fuse_report, read_run
-    from vsplade.evaluate.fusion import text_half_run
-    from vsplade.search.fused_search import READER_AND_TEXT
+    from vsplade.evaluate import fuse_with_text
 
-    vectors = report.vectors
-    pages = vectors.ids if vectors is not None else data.image_ids
-    runs, unseen = {}, [set[str]()]
-    if asked.fuse and vectors is not None:
-        runs["text layer"], blind = text_half_run(data, load_encoder(encoder), vectors, k=100)
-        unseen.append(blind)
-    for other in asked.fuse_with:
-        runs[other.name] = read_run(other, data.queries, pages)
-        unseen.append(set())
-    shares = parse_weights(asked.weights)
-    if shares is None and not asked.fuse_with and not asked.tune:
-        shares = READER_AND_TEXT
-    how = asked.fusion, asked.tune, asked.measure_name
-    return fuse_report(data, report, runs, shares, *how, unseen)
-
-
-def _rerank(data: Dataset, report: EvalReport, model: str, depth: int) -> tuple[EvalReport, dict[str, Any]]:
-    from dataclasses import replace
-
-    from vsplade.evaluate.late_interaction import recall_ceiling, rerank_dataset
-    from vsplade.evaluate.measures import averages, per_query, rounded
-    from vsplade.search.rerank import ColModernVbert
-
-    run = rerank_dataset(data, report.run, ColModernVbert(model), depth)
-    values = per_query(data.qrels, run)
-    facts = {
-        "model": model,
-        "depth": depth,
-        "recall_ceiling": round(recall_ceiling(data.qrels, report.run, depth), 6),
-        "before": rounded(report.measures, 6),
-    }
-    name = f"{report.encoder}, reranked by {model}"
-    return replace(report, encoder=name, measures=averages(values), per_query=values, run=run), facts
+    how = parse_weights(asked.weights), asked.fusion, asked.measure
+    return fuse_with_text(data, report, load_encoder(encoder), *how)
 
 
 def _print_fusion(fusion: Fusion) -> None:
     alone = ", ".join(f"{value:.4f}" for value in fusion.alone)
     weights = ", ".join(f"{weight:.3g}" for weight in fusion.weights)
     say(f"  fused by {fusion.method}, weights {weights}; {fusion.measure} of each alone: {alone}")
-    if fusion.tuned_here:
-        note("Note: the weights were tuned on these very queries. Judge them on another set.")
-
-
-def _print_reranking(facts: dict[str, Any], measure: str) -> None:
-    say(
-        f"  reranked the first {facts['depth']}; {measure} before: {facts['before'][measure]:.4f}; "
-        f"recall that no reranking of them can exceed: {facts['recall_ceiling']:.4f}"
-    )
 
 
 def _print_report(report: EvalReport) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +20,7 @@ from vsplade.cli.common import (
     say,
     size,
 )
+from vsplade.cli.options import option, takes
 
 if TYPE_CHECKING:
     from vsplade.backends.address import Where
@@ -52,61 +54,37 @@ def merge(indexes: tuple[Where, ...], output: Where, as_json: bool) -> None:
         say(f"Joined {len(indexes)} indexes into {printable(str(output))}: {count(pages, 'page')}.")
 
 
+@dataclass(frozen=True)
+class PlanOptions:
+    pages: str = option("How many pages: 300k, 18.7M, 1B.", metavar="N")
+    terms: float = option(
+        "Terms a page, on average. `vsplade stats` tells an index's postings and pages.",
+        300.0,
+        kind=Number(min=1),
+    )
+    qps: float = option("Queries a second, at busy times.", 1.0, kind=Number(min=0, min_open=True))
+    cores: int = option("Of a machine.", 16, kind=click.IntRange(min=1))
+    ram: float = option("Memory of a machine.", 64.0, kind=Number(min=1), metavar="GIB")
+    words_only: bool = option("An index without meaning.", False)
+    core_price: float | None = option("Of a core, for an hour.", None, kind=Number(min=0), metavar="PRICE")
+    gpu_price: float | None = option("Of a GPU, for an hour.", None, kind=Number(min=0), metavar="PRICE")
+
+
 @click.command()
-@click.option("--pages", required=True, metavar="N", help="How many pages: 300k, 18.7M, 1B.")
-@click.option(
-    "--terms",
-    type=Number(min=1),
-    default=300.0,
-    show_default=True,
-    help="Terms a page, on average. `vsplade stats` tells an index's postings and pages.",
-)
-@click.option(
-    "--qps",
-    type=Number(min=0, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="Queries a second, at busy times.",
-)
-@click.option("--cores", type=click.IntRange(min=1), default=16, show_default=True, help="Of a machine.")
-@click.option(
-    "--ram",
-    type=Number(min=1),
-    default=64.0,
-    show_default=True,
-    metavar="GIB",
-    help="Memory of a machine.",
-)
-@click.option("--words-only", is_flag=True, help="An index without meaning.")
-@click.option("--core-price", type=Number(min=0), metavar="PRICE", help="Of a core, for an hour.")
-@click.option("--gpu-price", type=Number(min=0), metavar="PRICE", help="Of a GPU, for an hour.")
+@takes(PlanOptions)
 @json_option
-def plan(
-    pages: str,
-    terms: float,
-    qps: float,
-    cores: int,
-    ram: float,
-    words_only: bool,
-    core_price: float | None,
-    gpu_price: float | None,
-    as_json: bool,
-) -> None:
+def plan(asked: PlanOptions, as_json: bool) -> None:
     """Tell how large an index of so many pages is, how fast, and how many machines it needs."""
     from vsplade.scale import capacity
 
-    told = capacity.plan(
-        capacity.parse_count(pages),
-        terms,
-        qps,
-        capacity.Machine(cores, ram),
-        capacity.Prices(core_price, gpu_price),
-        meaning=not words_only,
-    )
+    machine = capacity.Machine(asked.cores, asked.ram)
+    prices = capacity.Prices(asked.core_price, asked.gpu_price)
+    pages, meaning = capacity.parse_count(asked.pages), not asked.words_only
+    told = capacity.plan(pages, asked.terms, asked.qps, machine, prices, meaning)
     if as_json:
         print_json(told.to_json())
         return
-    say(f"{count(told.pages, 'page')} with {terms:g} terms each, {qps:g} queries a second")
+    say(f"{count(told.pages, 'page')} with {told.terms:g} terms each, {told.qps:g} queries a second")
     for name, value in _rows(told):
         say(f"  {name:<34} {value}")
     note(

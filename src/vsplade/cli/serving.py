@@ -6,6 +6,7 @@ import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -19,73 +20,49 @@ from vsplade.cli.common import (
     printable,
     report,
 )
+from vsplade.cli.options import FILE, FOLDER, option, takes
 from vsplade.errors import InputError, VspladeError
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    host: str = option("The address to listen on.", "127.0.0.1")
+    port: int = option("0 for any that is free.", 8000, kind=click.IntRange(0, 65535))
+    workers: int | None = option(
+        "Web processes. Default: one for every two processors.", None, kind=click.IntRange(1, 64), metavar="N"
+    )
+    uploads: Path | None = option(
+        "Where uploaded files are kept. Default: beside the index, in a folder with .uploads at its end.",
+        None, kind=FOLDER, metavar="DIR",
+    )  # fmt: skip
+    roots: tuple[Path, ...] = option(
+        "Let files in this folder be added by their path. May be given several times.", (), flag="--root",
+        kind=click.Path(path_type=Path, file_okay=False, exists=True), metavar="DIR",
+    )  # fmt: skip
+    key_file: Path | None = option(
+        "Keys, one a line: requests need one of them. Also: the environment variable VSPLADE_KEY.", None,
+        kind=FILE, metavar="FILE",
+    )  # fmt: skip
+    hosts: tuple[str, ...] = option(
+        "A name by which the server may be called, beside localhost and plain addresses.", (),
+        flag="--allow-host", metavar="NAME",
+    )  # fmt: skip
+    read_only: bool = option("Nothing can be added or removed.", False)
+    show_paths: bool = option("Let answers name the files' paths on this machine.", False)
+    max_upload: int | None = option(
+        "Of one file. Default: 256 MiB.", None, kind=click.IntRange(1), metavar="BYTES"
+    )
+    encoder: str | None = option(
+        "For an index that does not exist yet. Default: the best that is installed.", None, metavar="NAME"
+    )
 
 
 @click.command()
 @index_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any that is free."
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 64),
-    metavar="N",
-    help="Web processes. Default: one for every two processors.",
-)
-@click.option(
-    "--uploads",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Where uploaded files are kept. Default: beside the index, in a folder with .uploads at its end.",
-)
-@click.option(
-    "--root",
-    "roots",
-    multiple=True,
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    metavar="DIR",
-    help="Let files in this folder be added by their path. May be given several times.",
-)
-@click.option(
-    "--key-file",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    metavar="FILE",
-    help="Keys, one a line: requests need one of them. Also: the environment variable VSPLADE_KEY.",
-)
-@click.option(
-    "--allow-host",
-    "hosts",
-    multiple=True,
-    metavar="NAME",
-    help="A name by which the server may be called, beside localhost and plain addresses.",
-)
-@click.option("--read-only", is_flag=True, help="Nothing can be added or removed.")
-@click.option("--show-paths", is_flag=True, help="Let answers name the files' paths on this machine.")
-@click.option("--max-upload", type=click.IntRange(1), metavar="BYTES", help="Of one file. Default: 256 MiB.")
-@click.option(
-    "--encoder",
-    metavar="NAME",
-    help="For an index that does not exist yet. Default: the best that is installed.",
-)
+@takes(ServeOptions)
 @password_options
 @json_option
-def serve(
-    index_dir: Where,
-    host: str,
-    port: int,
-    workers: int | None,
-    uploads: Path | None,
-    roots: tuple[Path, ...],
-    key_file: Path | None,
-    hosts: tuple[str, ...],
-    read_only: bool,
-    show_paths: bool,
-    max_upload: int | None,
-    encoder: str | None,
-    as_json: bool,
-) -> None:
+def serve(index_dir: Where, asked: ServeOptions, as_json: bool) -> None:
     """Serve an index: a search page for browsers, and a REST API.
 
     Only this machine can reach it, unless --host says otherwise; then a key is needed.
@@ -93,23 +70,23 @@ def serve(
     from vsplade.serve.settings import ServeLimits, Settings, check_exposure, default_uploads
     from vsplade.serve.supervisor import Supervisor
 
-    keys = read_keys(key_file)
-    check_exposure(host, keys)
+    keys = read_keys(asked.key_file)
+    check_exposure(asked.host, keys)
     where = index_dir.resolve() if isinstance(index_dir, Path) else index_dir
-    limits = ServeLimits(upload_bytes=max_upload) if max_upload else ServeLimits()
     settings = Settings(
         index_dir=str(where),
-        uploads=str((uploads or default_uploads(where)).resolve()),
-        roots=tuple(str(root.resolve()) for root in roots),
+        uploads=str((asked.uploads or default_uploads(where)).resolve()),
+        roots=tuple(str(root.resolve()) for root in asked.roots),
         keys=keys,
-        hosts=hosts,
-        read_only=read_only,
-        show_paths=show_paths,
-        limits=limits,
+        hosts=asked.hosts,
+        read_only=asked.read_only,
+        show_paths=asked.show_paths,
+        limits=ServeLimits(upload_bytes=asked.max_upload) if asked.max_upload else ServeLimits(),
     )
-    (begin_apart if settings.in_one_process else begin_index)(where, encoder, read_only)
-    count = workers or (1 if settings.in_one_process else max(1, (os.cpu_count() or 1) // 2))
-    supervisor = Supervisor(settings, host, port, count, note)
+    (begin_apart if settings.in_one_process else begin_index)(where, asked.encoder, asked.read_only)
+    usual = 1 if settings.in_one_process else max(1, (os.cpu_count() or 1) // 2)
+    count = asked.workers or usual
+    supervisor = Supervisor(settings, asked.host, asked.port, count, note)
     facts = {"url": supervisor.url, "index": settings.index_dir, "workers": count, "pid": os.getpid()}
     report(facts, as_json, f"Serving {printable(str(index_dir))} at {supervisor.url} (ctrl-C ends it)")
     supervisor.run()

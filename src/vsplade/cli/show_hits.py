@@ -18,6 +18,7 @@ from vsplade.errors import InputError, VspladeError
 if TYPE_CHECKING:
     from vsplade.search.hits import Hit
     from vsplade.search.page_index import PageIndex
+    from vsplade.store.damage import Damage
     from vsplade.types import QueryWord, TermMatch
 
 BAR = 40
@@ -25,7 +26,12 @@ BAR = 40
 
 
 def document(
-    index: PageIndex, query: str, filters: Sequence[str], hits: Sequence[Hit], snippets: bool
+    index: PageIndex,
+    query: str,
+    filters: Sequence[str],
+    hits: Sequence[Hit],
+    snippets: bool,
+    damage: Damage | None,
 ) -> dict[str, object]:
     """What ``--json`` prints."""
     from vsplade.search.summary import words_json
@@ -34,6 +40,7 @@ def document(
         "query": query,
         "notes": index.notes(query),
         "words": words_json(index.look_up(query, filters)),
+        "damaged": damage.to_json() if damage else None,
         "hits": [hit_json(hit, snippets) for hit in hits],
     }
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
 from vsplade.cli.common import json_option, note, print_json, printable, say
+from vsplade.cli.options import FOLDER, option, takes
 from vsplade.errors import MissingExtraError
 
 _EXTRA = {"torch", "safetensors", "tokenizers", "transformers", "jinja2"}
@@ -35,58 +37,38 @@ def _report(result: dict[str, Any], as_json: bool) -> None:
             say(f"{name}: {printable(str(value))}")
 
 
+@dataclass(frozen=True)
+class TrainOptions:
+    from_pdfs: Path = option(
+        "The PDFs: their text layers are captions and queries.", kind=click.Path(path_type=Path, exists=True),
+        metavar="DIR",
+    )  # fmt: skip
+    backbone: str = option(
+        "The model to train further: a folder or hub name.", "naver/v-splade-quality", metavar="MODEL"
+    )
+    out: Path = option(
+        "The folder for checkpoints, the log, and the finished model.",
+        "vsplade-model",
+        kind=FOLDER,
+        metavar="DIR",
+    )
+    config: str = option("quality, efficient, or a TOML file with what differs.", "quality", metavar="NAME")
+    settings: tuple[str, ...] = option(
+        "Change one setting of the configuration, as in rate=1e-4. May be given several times.", (),
+        flag="--set", metavar="NAME=VALUE",
+    )  # fmt: skip
+    device: str = option("As torch names it. Default: a GPU where there is one.", "", metavar="NAME")
+    every: int = option("Steps between checkpoints.", 500, kind=click.IntRange(min=1))
+    stop_after: int = option(
+        "Stop at this step; the same command goes on from there later. Default: at the end.", 0,
+        kind=click.IntRange(min=0), metavar="STEP",
+    )  # fmt: skip
+
+
 @click.command()
-@click.option(
-    "--from-pdfs",
-    required=True,
-    type=click.Path(path_type=Path, exists=True),
-    metavar="DIR",
-    help="The PDFs: their text layers are captions and queries.",
-)
-@click.option(
-    "--backbone",
-    default="naver/v-splade-quality",
-    show_default=True,
-    metavar="MODEL",
-    help="The model to train further: a folder or hub name.",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="vsplade-model",
-    show_default=True,
-    metavar="DIR",
-    help="The folder for checkpoints, the log, and the finished model.",
-)
-@click.option(
-    "--config",
-    default="quality",
-    show_default=True,
-    metavar="NAME",
-    help="quality, efficient, or a TOML file with what differs.",
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Change one setting of the configuration, as in rate=1e-4. May be given several times.",
-)
-@click.option(
-    "--device", default="", metavar="NAME", help="As torch names it. Default: a GPU where there is one."
-)
-@click.option(
-    "--every", type=click.IntRange(min=1), default=500, show_default=True, help="Steps between checkpoints."
-)
-@click.option(
-    "--stop-after",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="STEP",
-    help="Stop at this step; the same command goes on from there later. Default: at the end.",
-)
+@takes(TrainOptions)
 @json_option
-def train(as_json: bool, **given: Any) -> None:
+def train(asked: TrainOptions, as_json: bool) -> None:
     """Adapt the paper's model to your own PDFs.
 
     docs/paper-model.md explains it. Under torchrun, on several GPUs. The same command goes on where it was
@@ -95,6 +77,7 @@ def train(as_json: bool, **given: Any) -> None:
     with needs_extra("hf"):
         from vsplade.train.adapt import adapt
 
+        given = vars(asked)
         if os.environ.get("RANK", "0") == "0":  # under torchrun all processes come here; the first one speaks
             _report(adapt(**given, say=note), as_json)
         else:

@@ -24,9 +24,10 @@ from vsplade.errors import IndexFormatError, InputError
 
 
 def check_index(index_dir: Path, as_json: bool) -> int:
-    from vsplade.search.index import Index
+    from vsplade.store import manifest, verify
 
-    problems = Index.open(index_dir).check()
+    manifest.load(index_dir)  # where there is no index, nothing is damaged
+    problems = verify.check(index_dir)
     if as_json:
         print_json({"index": str(index_dir), "sound": not problems, "problems": problems})
     for problem in problems:
@@ -77,7 +78,7 @@ def delete(ids: tuple[str, ...], index_dir: Where, filters: tuple[str, ...], as_
 
     if not ids and not filters:
         raise InputError("Name the pages to remove: give IDs, or --filter doc_id=NAME for a whole file.")
-    index = open_index(index_dir)
+    index = open_index(index_dir, whole=True)
     unknown = [page for page in ids if page not in index]
     if unknown:
         raise InputError(f"{index_dir} has no page {unknown[0]!r}; nothing was removed.")
@@ -100,7 +101,7 @@ def compact(index_dir: Where, merge: bool, as_json: bool) -> None:
     from vsplade.store.writer import IndexWriter
 
     folder = folder_of(index_dir, "compact")
-    before = Index.open(folder).statistics()
+    before = Index.open(folder, whole=True).statistics()
     with IndexWriter(folder) as writer:
         if merge:
             writer.merge()
@@ -124,6 +125,7 @@ def stats(index_dir: Where, as_json: bool) -> None:
         **index.identity.to_json(),
         "commit": index.generation,
         **index.statistics(),
+        "pages_out_of_reach": index.damage.pages if index.damage else 0,
     }
     if as_json:
         print_json(facts)

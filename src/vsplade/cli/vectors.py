@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -28,6 +28,7 @@ from vsplade.cli.common import (
     report,
     workers_option,
 )
+from vsplade.cli.options import option, takes
 from vsplade.cli.outputs import check_output
 from vsplade.errors import InputError
 from vsplade.exchange import ENGINE_FORMATS, FORMATS, IMPORTS
@@ -35,73 +36,51 @@ from vsplade.exchange import ENGINE_FORMATS, FORMATS, IMPORTS
 if TYPE_CHECKING:
     from vsplade.pages import Limits
     from vsplade.scale.encode_run import EncodeReport
+    from vsplade.scale.encode_shard import EncodeOptions
     from vsplade.types import Encoder, Metadata, SparseVector
 
 PARQUET = "parquet"
 """Out and in, in a folder of shards."""
 
 
+TO_WHOLE_NUMBERS = "Anserini and CIFF take whole numbers: multiply weights by this, then round."
+
+
 def scale_option(meaning: str) -> Callable[[Command], Command]:
-    return click.option(
-        "--scale",
-        type=Number(min=0, min_open=True),
-        default=100.0,
-        show_default=True,
-        help=meaning,
+    kind = Number(min=0, min_open=True)
+    return click.option("--scale", type=kind, default=100.0, show_default=True, help=meaning)
+
+
+@dataclass(frozen=True)
+class VectorOptions:
+    output: Path | None = option("The file to write.", None, kind=click.Path(path_type=Path, dir_okay=False))
+    parquet: str | None = option(
+        "Write a folder of Parquet shards instead, here or in a bucket (s3://bucket/folder). PATH may be "
+        "such an address too. Run again, it does what is left.", None, metavar="DIR",
+    )  # fmt: skip
+    retry_failed: bool = option("With --parquet: try files again of which no page could be encoded.", False)
+    ray: bool = option("With --parquet: spread the work over a Ray cluster.", False)
+    ray_address: str | None = option(
+        "The cluster. Default: what RAY_ADDRESS names, a cluster that runs here, or this machine alone.",
+        None, metavar="ADDRESS",
+    )  # fmt: skip
+    ray_workers: int | None = option(
+        "Workers, at most. Default: as many as the cluster holds.",
+        None,
+        kind=click.IntRange(min=1),
+        metavar="N",
     )
-
-
-to_whole_numbers = scale_option("Anserini and CIFF take whole numbers: multiply weights by this, then round.")
-from_whole_numbers = scale_option("Anserini's whole numbers are divided by this.")
+    ray_cpus: int = option("CPUs of each worker.", 1, kind=click.IntRange(min=1), metavar="N")
+    ray_gpus: float = option(
+        "GPUs of each worker; 0.5 lets two share one.", 0.0, kind=Number(min=0), metavar="N"
+    )
+    form: str = option("Of the file.", "seismic", flag="--format", choices=FORMATS)
+    scale: float = option(TO_WHOLE_NUMBERS, 100.0, kind=Number(min=0, min_open=True))
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option(
-    "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="The file to write."
-)
-@click.option(
-    "--parquet",
-    metavar="DIR",
-    help="Write a folder of Parquet shards instead, here or in a bucket (s3://bucket/folder). PATH may be "
-    "such an address too. Run again, it does what is left.",
-)
-@click.option(
-    "--retry-failed",
-    is_flag=True,
-    help="With --parquet: try files again of which no page could be encoded.",
-)
-@click.option("--ray", is_flag=True, help="With --parquet: spread the work over a Ray cluster.")
-@click.option(
-    "--ray-address",
-    metavar="ADDRESS",
-    help="The cluster. Default: what RAY_ADDRESS names, a cluster that runs here, or this machine alone.",
-)
-@click.option(
-    "--ray-workers",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Workers, at most. Default: as many as the cluster holds.",
-)
-@click.option(
-    "--ray-cpus",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="CPUs of each worker.",
-)
-@click.option(
-    "--ray-gpus",
-    type=Number(min=0),
-    default=0.0,
-    metavar="N",
-    help="GPUs of each worker; 0.5 lets two share one.",
-)
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="seismic", show_default=True, help="Of the file."
-)
-@to_whole_numbers
+@takes(VectorOptions)
 @encoder_option
 @workers_option
 @limit_options
@@ -109,45 +88,37 @@ from_whole_numbers = scale_option("Anserini's whole numbers are divided by this.
 @json_option
 def encode(
     paths: tuple[str, ...],
-    output: Path | None,
-    parquet: str | None,
-    retry_failed: bool,
-    ray: bool,
-    ray_address: str | None,
-    ray_workers: int | None,
-    ray_cpus: int,
-    ray_gpus: float,
-    form: str,
-    scale: float,
+    asked: VectorOptions,
     encoder: str | None,
     workers: int | None,
     as_json: bool,
     **limits: float | None,
 ) -> int:
     """Turn pages into vectors, without an index."""
-    if (output is None) == (parquet is None):
-        raise InputError("Say where the vectors go: give --output FILE or --parquet DIR, one of them.")
-    on_ray = ray or ray_address is not None
-    allowed = make_limits(limits)
-    if output is not None:
-        if on_ray:
-            raise InputError("--ray writes Parquet shards: give --parquet DIR instead of --output.")
-        return _encode_to_file(paths, output, encoder, allowed, workers, form, scale, as_json)
-    from vsplade.exchange.shard_folder import ShardFolder
     from vsplade.scale.encode_shard import EncodeOptions
 
-    given = ShardFolder(cast(str, parquet)), EncodeOptions(allowed, workers)
+    if (asked.output is None) == (asked.parquet is None):
+        raise InputError("Say where the vectors go: give --output FILE or --parquet DIR, one of them.")
+    on_ray = asked.ray or asked.ray_address is not None
+    options = EncodeOptions(make_limits(limits), workers)
+    if asked.output is not None:
+        if on_ray:
+            raise InputError("--ray writes Parquet shards: give --parquet DIR instead of --output.")
+        return _encode_to_file(paths, asked.output, encoder, options, asked, as_json)
+    from vsplade.exchange.shard_folder import ShardFolder
+
+    given = ShardFolder(cast(str, asked.parquet)), options
     with progress_bar(None, "files") as update:
         if on_ray:
             from vsplade.scale.ray_encode import Cluster, encode_on_ray
 
-            cluster = Cluster(ray_address, ray_workers, ray_cpus, ray_gpus)
-            done = encode_on_ray(paths, encoder, *given, cluster, update, retry_failed)
+            cluster = Cluster(asked.ray_address, asked.ray_workers, asked.ray_cpus, asked.ray_gpus)
+            done = encode_on_ray(paths, encoder, *given, cluster, update, asked.retry_failed)
         else:
             from vsplade.encode import load_encoder
             from vsplade.scale.encode_run import encode_to_shards
 
-            done = encode_to_shards(paths, load_encoder(encoder), *given, update, retry_failed)
+            done = encode_to_shards(paths, load_encoder(encoder), *given, update, asked.retry_failed)
     return print_encoded(done, as_json)
 
 
@@ -155,22 +126,20 @@ def _encode_to_file(
     paths: tuple[str, ...],
     output: Path,
     encoder: str | None,
-    limits: Limits,
-    workers: int | None,
-    form: str,
-    scale: float,
+    options: EncodeOptions,
+    asked: VectorOptions,
     as_json: bool,
 ) -> int:
     from vsplade.encode import load_encoder
     from vsplade.exchange.vector_files import export_vectors
 
     chosen = load_encoder(encoder)
-    source = EncodedPages(paths, chosen, limits, workers)
+    source = EncodedPages(paths, chosen, options.limits, options.workers)
     check_output(output, source.files)
-    export_vectors(source, chosen.vocabulary, output, form, scale)
+    export_vectors(source, chosen.vocabulary, output, asked.form, asked.scale)
     note_failures(source.problems)
     failures = [asdict(problem) for problem in source.problems]
-    facts = {"pages": source.pages, "output": str(output), "format": form, "encoder": chosen.name}
+    facts = {"pages": source.pages, "output": str(output), "format": asked.form, "encoder": chosen.name}
     facts |= {"failed": len(failures), "failures": failures}
     report(facts, as_json, f"Wrote {count(source.pages, 'vector')} to {printable(str(output))}.")
     return SOME_FAILED if source.problems else 0
@@ -234,13 +203,13 @@ class EncodedPages:
     required=True,
     help="Of the file.",
 )
-@to_whole_numbers
+@scale_option(TO_WHOLE_NUMBERS)
 @json_option
 def export(index_dir: Where, output: str, form: str, scale: float, as_json: bool) -> None:
     """Write the vectors of an index in another engine's format."""
     from vsplade.search.open_index import open_index
 
-    index = open_index(index_dir)
+    index = open_index(index_dir, whole=True)
     if form == PARQUET:
         from vsplade.exchange.parquet_index import export_parquet
 
@@ -263,7 +232,7 @@ def export(index_dir: Where, output: str, form: str, scale: float, as_json: bool
 @click.argument("source", metavar="FILE")
 @index_option
 @click.option("--format", "form", type=click.Choice((*IMPORTS, PARQUET)), required=True, help="Of the file.")
-@from_whole_numbers
+@scale_option("Anserini's whole numbers are divided by this.")
 @encoder_option
 @json_option
 def import_command(

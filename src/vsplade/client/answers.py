@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from vsplade.errors import VspladeError
 from vsplade.types import Box, WordMatch
@@ -32,11 +34,6 @@ class Match:
     meant_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     """Of a match by meaning: words that the page has not, each with the words of the page that mean it."""
 
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Match:
-        meant = {word: tuple(by) for word, by in given.get("meant_by", {}).items()}
-        return cls(**{**given, "meant_by": meant})
-
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
@@ -44,10 +41,6 @@ class Snippet:
 
     text: str
     marks: tuple[tuple[int, int], ...] = ()
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Snippet:
-        return cls(given["text"], tuple((start, end) for start, end in given["marks"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +58,15 @@ class RemoteHit:
     words: tuple[WordMatch, ...] = ()
     """The query's words, and whether this page holds each; where ``explain`` was asked for."""
 
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> RemoteHit:
-        snippet = given.get("snippet")
-        return cls(
-            given["id"],
-            given["score"],
-            given["doc_id"],
-            given["page_num"],
-            given["name"],
-            given["metadata"],
-            tuple(map(Match.of, given.get("matches", ()))),
-            Snippet.of(snippet) if snippet else None,
-            tuple(WordMatch(**word) for word in given.get("words", ())),
-        )
+
+@dataclass(frozen=True, slots=True)
+class OutOfReach:
+    """Pages that no search finds until the server's index is repaired, and the files to index again."""
+
+    pages: int
+    segments: tuple[str, ...]
+    files: tuple[str, ...]
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +83,8 @@ class SearchResult:
     """What in the query was not understood as it may have been meant."""
     message: str | None = None
     """Which words no page holds, or why there are no hits; None where every word was found."""
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> SearchResult:
-        hits = tuple(RemoteHit.of(hit) for hit in given["hits"])
-        words = tuple(WordMatch(**word) for word in given["words"])
-        notes, message = tuple(given["notes"]), given["message"]
-        return cls(given["query"], hits, given["took_ms"], given["generation"], words, notes, message)
+    damaged: OutOfReach | None = None
+    """Which pages were not searched, because a part of the server's index is damaged; None: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +102,12 @@ class PagePlaces:
     snippet: Snippet
     text_layer: bool
 
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> PagePlaces:
-        marks = tuple(PlacedWord(one["text"], Box(*one["box"]), one["weight"]) for one in given["marks"])
-        return cls(marks, Snippet.of(given["snippet"]), given["text_layer"])
-
 
 @dataclass(frozen=True, slots=True)
 class Document:
     doc_id: str
     name: str
     pages: int
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Document:
-        return cls(given["doc_id"], given["name"], given["pages"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +126,29 @@ class Job:
     def ended(self) -> bool:
         return self.state in ("done", "failed")
 
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Job:
-        return cls(**{name: given[name] for name in cls.__slots__})
+
+Answer = TypeVar("Answer")
+
+
+def read_as(kind: type[Answer], given: Mapping[str, Any]) -> Answer:
+    """An answer's JSON as one of these classes. What only a newer server tells is passed over."""
+    hints: Mapping[str, Any] = _hints(kind)
+    return kind(**{name: _part(hint, given[name]) for name, hint in hints.items() if name in given})
+
+
+_hints: Any = cache(get_type_hints)
+
+
+def _part(hint: Any, value: Any) -> Any:
+    origin, inner = get_origin(hint), get_args(hint)
+    if value is None or hint is Any:
+        return value
+    if origin is UnionType:  # or None
+        return _part(inner[0], value)
+    if hint is Box:
+        return Box(*value)
+    if origin is tuple:
+        return tuple(_part(inner[0], item) for item in value) if inner[1] is ... else tuple(value)
+    if origin is Mapping:
+        return {key: _part(inner[1], item) for key, item in value.items()}
+    return read_as(hint, value) if isinstance(hint, type) and is_dataclass(hint) else value

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
-from vsplade.client.answers import ClientError, Document, Job, Match, PagePlaces, SearchResult
+from vsplade.client.answers import ClientError, Document, Job, Match, PagePlaces, SearchResult, read_as
 
 Conditions = Mapping[str, Any] | str | Sequence[str] | None
 Answer = TypeVar("Answer")
@@ -59,23 +60,23 @@ def search(
 ) -> ServerRequest[SearchResult]:
     """The best pages."""
     body = {"query": query, "k": k, **switches, **_filter(filter)}
-    return ServerRequest(SearchResult.of, "POST", "/v1/search", {"json": body})
+    return ServerRequest(partial(read_as, SearchResult), "POST", "/v1/search", {"json": body})
 
 
 def search_batch(
     queries: Sequence[str], k: int = 10, filter: Conditions = None, **switches: Unpack[SearchSwitches]
 ) -> ServerRequest[list[SearchResult]]:
     body = {"queries": list(queries), "k": k, **switches, **_filter(filter)}
-    return ServerRequest(_list_of(SearchResult.of, "results"), "POST", "/v1/search", {"json": body})
+    return ServerRequest(_list_of(SearchResult, "results"), "POST", "/v1/search", {"json": body})
 
 
-def explain(query: str, id: str) -> ServerRequest[list[Match]]:
-    params = {"q": query, "id": id}
-    return ServerRequest(_list_of(Match.of, "matches"), "GET", "/v1/explain", {"params": params})
+def explain(query: str, id: str, filter: Sequence[str] = ()) -> ServerRequest[list[Match]]:
+    params = {"q": query, "id": id, "filter": list(filter)}
+    return ServerRequest(_list_of(Match, "matches"), "GET", "/v1/explain", {"params": params})
 
 
 def places(id: str, query: str) -> ServerRequest[PagePlaces]:
-    return ServerRequest(PagePlaces.of, "GET", _page(id, "places"), {"params": {"q": query}})
+    return ServerRequest(partial(read_as, PagePlaces), "GET", _page(id, "places"), {"params": {"q": query}})
 
 
 def text(id: str) -> ServerRequest[str]:
@@ -102,32 +103,36 @@ def status() -> ServerRequest[dict[str, Any]]:
 
 def documents(offset: int = 0, limit: int = 100) -> ServerRequest[list[Document]]:
     params = {"offset": offset, "limit": limit}
-    return ServerRequest(_list_of(Document.of, "documents"), "GET", "/v1/documents", {"params": params})
+    return ServerRequest(_list_of(Document, "documents"), "GET", "/v1/documents", {"params": params})
 
 
 def upload(path: str | Path, metadata: Mapping[str, Any] | None = None) -> ServerRequest[Job]:
     """Send a file of this machine; ``wait`` tells when it can be searched."""
     params = {"metadata": json.dumps(dict(metadata))} if metadata else None
     target = f"/v1/documents/{quote(Path(path).name, safe='')}"
-    return ServerRequest(Job.of, "PUT", target, {"params": params, "content": Path(path).read_bytes()})
+    return ServerRequest(_as_job, "PUT", target, {"params": params, "content": Path(path).read_bytes()})
 
 
 def add_paths(paths: Sequence[str], metadata: Mapping[str, Any] | None = None) -> ServerRequest[Job]:
     """Add files of the server, by their paths there."""
     body = {"paths": list(paths), "metadata": dict(metadata or {})}
-    return ServerRequest(Job.of, "POST", "/v1/documents", {"json": body})
+    return ServerRequest(_as_job, "POST", "/v1/documents", {"json": body})
 
 
 def delete(doc_id: str) -> ServerRequest[Job]:
-    return ServerRequest(Job.of, "DELETE", f"/v1/documents/{quote(doc_id, safe='')}")
+    return ServerRequest(_as_job, "DELETE", f"/v1/documents/{quote(doc_id, safe='')}")
 
 
 def job(id: str) -> ServerRequest[Job]:
-    return ServerRequest(Job.of, "GET", f"/v1/jobs/{id}")
+    return ServerRequest(_as_job, "GET", f"/v1/jobs/{id}")
 
 
-def _list_of(read: Callable[[Any], Answer], key: str) -> Callable[[Any], list[Answer]]:
-    return lambda answer: [read(item) for item in answer[key]]
+def _as_job(given: Any) -> Job:
+    return read_as(Job, given)
+
+
+def _list_of(kind: type[Answer], key: str) -> Callable[[Any], list[Answer]]:
+    return lambda answer: [read_as(kind, item) for item in answer[key]]
 
 
 def _filter(given: Conditions) -> dict[str, Any]:

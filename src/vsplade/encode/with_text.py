@@ -22,6 +22,7 @@ from vsplade.encode.text import TextEncoder
 from vsplade.types import (
     Direction,
     Encoder,
+    EncodingVocabulary,
     Evidence,
     MeaningEncoder,
     Page,
@@ -55,6 +56,10 @@ class PairedVocabulary:
     def shown(self, term: int) -> str:
         split = len(self.first)
         return shown(self.first, term) if term < split else self.MARK + shown(self._text, term - split)
+
+    def encode(self, text: str) -> list[int]:
+        """By the first half; nothing where it cannot tell."""
+        return self.first.encode(text) if isinstance(self.first, EncodingVocabulary) else []
 
 
 class PairedEncoder:

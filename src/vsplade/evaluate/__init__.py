@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vsplade.evaluate.dataset import Dataset, load_dataset, read_page_texts
 from vsplade.evaluate.evaluator import EvalReport, bm25_encoder, encode_texts, evaluate_dataset
-from vsplade.evaluate.fusion import Fusion, fuse_report
+from vsplade.evaluate.fusion import Fusion, fuse_with_text
 from vsplade.evaluate.kept_vectors import PageVectors
 from vsplade.evaluate.measures import (
     MEASURES,
@@ -30,7 +30,7 @@ __all__ = [
     "encode_texts",
     "evaluate_dataset",
     "flops",
-    "fuse_report",
+    "fuse_with_text",
     "load_dataset",
     "measure",
     "paired_bootstrap",

@@ -12,8 +12,8 @@ A mistake here changes scores without anybody noticing, so every one is an error
 
 from __future__ import annotations
 
-import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from vsplade.errors import InputError
 from vsplade.jsonl import read_lines, read_objects
 from vsplade.pages.formats import is_supported
 from vsplade.pages.naming import PICTURE_SUFFIXES, suffix
+from vsplade.types import Metadata
 
 Qrels = dict[str, dict[str, int]]
 """Query id -> page id -> how relevant (0: judged, and not relevant)."""
@@ -54,6 +55,19 @@ class Dataset:
     def judged(self) -> list[str]:
         """The queries that count: those with at least one judgement, in the order of the queries file."""
         return [query for query in self.queries if query in self.qrels]
+
+    def metadata_of(self, page_ids: Iterable[str]) -> dict[str, Metadata]:
+        """Of the pages of PDFs: which document each is from, as ``vsplade index`` keeps it."""
+        if self.image_ids is not None or not self.files:
+            return {}
+        stems = {file.stem for file in self.files}
+        found = {page: match for page in page_ids if (match := _PDF_PAGE.fullmatch(page))}
+        counts = Counter(match["stem"] for match in found.values())
+        return {
+            page: {"doc_id": match["stem"], "page_num": int(match["number"]), "pages": counts[match["stem"]]}
+            for page, match in found.items()
+            if match["stem"] in stems
+        }
 
     def check_corpus(self, page_ids: Collection[str]) -> None:
         """Refuse judgements of pages that the corpus does not hold."""
@@ -104,17 +118,6 @@ def load_dataset(
     if image_ids is not None:
         dataset.check_corpus(image_ids)
     return dataset
-
-
-def write_questions(
-    folder: Path, queries: Mapping[str, str], judgements: Iterable[tuple[str, str, int]]
-) -> None:
-    """``queries.jsonl`` and ``qrels.tsv``, as they are read here; judgements are (query, page, score)."""
-    lines = [json.dumps({"_id": query, "text": text}) + "\n" for query, text in queries.items()]
-    rows = [QRELS_HEADER, *([query, page, str(score)] for query, page, score in judgements)]
-    tsv = "".join("\t".join(row) + "\n" for row in rows)
-    (folder / "queries.jsonl").write_text("".join(lines), encoding="utf-8")
-    (folder / "qrels.tsv").write_text(tsv, encoding="utf-8")
 
 
 def read_queries(path: Path) -> dict[str, str]:

@@ -172,8 +172,9 @@ def search_queries(
         with open_writer(place, EncoderIdentity.of(encoder)) as writer:
             if writer.pages:
                 raise InputError(f"{where}: there are pages in this index. Name one that does not exist yet.")
+            metadata = dataset.metadata_of(vectors.ids)
             for page, vector in vectors.items():
-                writer.add(page, vector)
+                writer.add(page, vector, metadata.get(page))
         index = open_index(place, encoder)
         for query in dataset.judged:
             start = time.perf_counter()

@@ -65,7 +65,7 @@ def import_parquet(
     """
     folder = ShardFolder(where)
     _check_complete(folder)
-    present = open_index(index_dir) if stored_encoder(index_dir) is not None else None
+    present = open_index(index_dir, whole=True) if stored_encoder(index_dir) is not None else None
     total = _check_ids(folder, present)
     wanted = _identity(folder, index_dir, encoder) if present is None else _same(folder, present)
     with open_writer(index_dir, wanted) as writer:

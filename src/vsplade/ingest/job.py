@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 from vsplade.backends.address import Where, is_address
 from vsplade.backends.open_writer import open_writer, writing_encoder
@@ -39,6 +40,7 @@ from vsplade.pages import (
 )
 from vsplade.store.manifest import JsonValue
 from vsplade.store.page_writer import PageWriter
+from vsplade.store.verify import warn_of_damage
 from vsplade.types import Encoder, Json, Metadata, Page, PageVector, Progress, SparseVector
 
 
@@ -74,6 +76,8 @@ def index_paths(
     if not found.files and not prune:
         raise InputError(_why_no_files(given, found.problems, index_dir))
     chosen = writing_encoder(index_dir, encoder)
+    if not is_address(index_dir):
+        warn_of_damage(Path(index_dir))
     with closing(open_writer(index_dir, chosen)) as writer, show_progress(progress) as update:
         job = _Job(writer, chosen, metadata, commit_pages, commit_seconds, update if progress else None)
         job.follow_moves(found.files, limits or Limits())

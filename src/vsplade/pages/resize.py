@@ -11,6 +11,9 @@ _SHRINKABLE = frozenset({"L", "RGB", "CMYK", "RGBA", "LA", "YCbCr"})
 
 LANCZOS_LOBES = 3.0
 """Of Pillow's Lanczos filter, on each side; copies on a GPU are made as Pillow makes them."""
+REDUCING_GAP = 2.0
+"""A cheap box average goes first, down to so many times the size, then the good filter: as sharp as that
+alone, several times faster on large scans."""
 WORTH_ENLARGING = 1.25
 """Less than this gains nothing that could be read."""
 
@@ -45,9 +48,7 @@ def fit(image: Image.Image, longest_edge: int, enlarge: bool = False) -> Image.I
     size = fit_size(*image.size, longest_edge, enlarge)
     if size == image.size:
         return image
-    # A cheap box average first, down to twice the size, then a good filter for the rest: as sharp as the
-    # good filter alone, several times faster on large scans.
-    return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
+    return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=REDUCING_GAP)
 
 
 def is_shrinkable(image: Image.Image) -> bool:

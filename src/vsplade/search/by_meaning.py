@@ -12,12 +12,15 @@ The score of a page is
 where ``words`` is the sum over shared terms, the cosine that of the page's best window with the query, and
 ``trust`` falls with how much of the query the best pages match word by word: where words are found, they
 decide. It is the mean of two scores of about one size, so scores of several searches can be compared.
+
+Pages of a document with several pages have a little more where the others match, too (``by_document``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -25,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.errors import IndexFormatError
+from vsplade.search.by_document import BEST, NONE, AskedNames, Documents, NameTerms, no_terms, supported
 from vsplade.search.numpy_meaning import NumpyMeaning
 from vsplade.search.query_plan import Masks, MeaningPart, Mix, Ranking, damaged_result
 from vsplade.types import Direction, SparseVector
@@ -57,13 +61,18 @@ def trust(matched: float, covered: float) -> float:
     return LEAST_TRUST + MOST_TRUST / (1 + math.exp(-doubt))
 
 
+def single_words(query: SparseVector, vocabulary: int) -> SparseVector:
+    """Without what stands for several words together."""
+    single = query.terms < vocabulary
+    return SparseVector(query.terms[single], query.weights[single])
+
+
 def mix_of(
     query: SparseVector, vocabulary: int, best: float | None, covered: Callable[[SparseVector], float]
 ) -> Mix:
     """``best`` is the best of the scores by words, None without any; ``covered`` tells the largest sum of
     these weights over the words that one of the best pages has."""
-    single = query.terms < vocabulary
-    asked = SparseVector(query.terms[single], query.weights[single])
+    asked = single_words(query, vocabulary)
     total = float(asked.weights.sum(dtype=np.float64))
     if not total:
         return Mix(1.0, 0.5)
@@ -110,9 +119,18 @@ class MeaningEngine:
         return np.sort(near[:count])
 
     def join(
-        self, query: SparseVector, words: Ranking, masks: Masks, k: int, compiled: bool = False
+        self,
+        query: SparseVector,
+        words: Ranking,
+        masks: Masks,
+        k: int,
+        compiled: bool = False,
+        documents: Documents | None = None,
+        name_terms: NameTerms = no_terms,
     ) -> Ranking:
-        """``words`` are the best pages by words; the ``k`` best by words and meaning together."""
+        """``words`` are the best pages by words; the ``k`` best by words and meaning together, and by what
+        their ``documents`` add.
+        """
         direction = query.meaning
         if not isinstance(direction, Direction):
             return Ranking(words.numbers[:k], words.scores[:k])
@@ -122,6 +140,8 @@ class MeaningEngine:
                 f"query's meaning has {len(direction.vector)}. Search with --words-only, or index again."
             )
         loops = self._compiled if compiled else self._plain
+        if documents is None or (documents.of_page[words.numbers] == NONE).all():
+            documents, words = None, words.first(max(k, DEPTH))
 
         def covered(asked: SparseVector) -> float:
             return float(loops.word_scores(asked, words.numbers[:LOOKED_AT], how_often=False).max())
@@ -134,9 +154,16 @@ class MeaningEngine:
         numbers = np.concatenate([words.numbers, near[new]])
         scores = np.concatenate([words.scores, loops.word_scores(query, near[new])]).astype(np.float64)
         cosines = np.concatenate([loops.cosines(direction.vector, words.numbers), cosine[new]])
-        scores += mix.meaning * np.maximum(cosines, 0)
+        scores = mix.scale * (scores + mix.meaning * np.maximum(cosines, 0))
         if not np.isfinite(scores).all():
             raise damaged_result()
+        if documents is not None:
+            is_best = np.ones(len(numbers), np.bool_)
+            if k > DEPTH:
+                is_best = np.isin(numbers, np.concatenate([words.numbers[:BEST], near[:DEPTH]]))
+            names = AskedNames(single_words(query, direction.vocabulary), name_terms)
+            support, scores = supported(documents, names, numbers, scores, is_best)
+            mix = replace(mix, support=support)
         best = np.lexsort((numbers, -scores))[:k]
         best = best[scores[best] > 0]
-        return Ranking(numbers[best], (mix.scale * scores[best]).astype(np.float32), mix=mix)
+        return Ranking(numbers[best], scores[best].astype(np.float32), mix=mix)

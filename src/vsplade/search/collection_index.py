@@ -16,6 +16,7 @@ from vsplade.backends.collection_writer import STATE, read_manifest, stored_page
 from vsplade.backends.connect import connect
 from vsplade.encode import as_built
 from vsplade.errors import InputError
+from vsplade.search.by_document import BEST
 from vsplade.search.by_meaning import DEPTH
 from vsplade.search.collection_search import AllowedPages, by_words, with_meaning
 from vsplade.search.conditions import Conditions
@@ -191,17 +192,19 @@ class CollectionIndex(PageIndex):
         k, wanted = self._checked_top(request.k), request.conditions
         vectors = [request.encode(query) for query in request.queries]
         plain = [place for place, conditions in enumerate(wanted) if not conditions]
-        depth = max(k, DEPTH) if any(vector.meaning is not None for vector in vectors) else k
+        by_meaning = any(vector.meaning is not None for vector in vectors)
+        depth = max(k, DEPTH) if by_meaning else k
+        more = max(BEST - depth, 0) if by_meaning else 0
         everywhere = AllowedPages(request.filter)
-        together = by_words(self._collection, [vectors[place] for place in plain], depth, everywhere)
+        together = by_words(self._collection, [vectors[place] for place in plain], depth, everywhere, more)
         words = dict(zip(plain, together, strict=True))
         answers: list[tuple[FoundPages, SparseVector, Ranking]] = []
         for place, vector in enumerate(vectors):
             allowed = AllowedPages(request.filter, wanted[place])
             found = words.get(place)
             if found is None:
-                (found,) = by_words(self._collection, [vector], depth, allowed)
-            pages, mix = with_meaning(self._collection, vector, found, k, allowed)
+                (found,) = by_words(self._collection, [vector], depth, allowed, more)
+            pages, mix = with_meaning(self._collection, vector, found, k, allowed, self.name_terms)
             scores = np.array([page.score for page in pages], np.float32)
             ranking = Ranking(np.arange(len(pages)), scores, mix=mix)
             answers.append((CollectionPages(self, pages), vector, ranking))
@@ -215,11 +218,12 @@ class CollectionIndex(PageIndex):
             )
         return checked_top(k)
 
-    def _mix(self, query: SparseVector) -> Mix:
+    def _mix(self, query: SparseVector, filter: Filter, conditions: Conditions) -> Mix:
         if query.meaning is None:
             return WORDS_ALONE
-        (words,) = by_words(self._collection, [query], DEPTH, AllowedPages())
-        return with_meaning(self._collection, query, words, 1, AllowedPages())[1]
+        allowed = AllowedPages(filter, conditions)
+        (words,) = by_words(self._collection, [query], DEPTH, allowed, BEST - DEPTH)
+        return with_meaning(self._collection, query, words, 1, allowed, self.name_terms)[1]
 
     def look_up(self, query: Query, filter: FilterLike = None) -> list[WordMatch]:
         chosen = Filter.of(filter)

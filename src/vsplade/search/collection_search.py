@@ -14,7 +14,8 @@ import numpy as np
 
 from vsplade.backends.collection import Collection, FoundRow, Prefilter
 from vsplade.errors import VspladeWarning
-from vsplade.search.by_meaning import DEPTH, LOOKED_AT, mix_of
+from vsplade.search.by_document import BEST, AskedNames, Documents, NameTerms, document_of, supported
+from vsplade.search.by_meaning import DEPTH, LOOKED_AT, mix_of, single_words
 from vsplade.search.conditions import Conditions
 from vsplade.search.filters import Filter
 from vsplade.search.hashed_search import BEYOND, has_checks, same_terms, word_score
@@ -55,23 +56,20 @@ def _wholes(word: QueryWord) -> tuple[tuple[int, ...], ...]:
 
 
 def by_words(
-    collection: Collection, queries: Sequence[SparseVector], k: int, allowed: AllowedPages
+    collection: Collection, queries: Sequence[SparseVector], k: int, allowed: AllowedPages, more: int = 0
 ) -> list[list[FoundRow]]:
-    """The ``k`` best pages for each query, equal scores in page order."""
+    """The ``k`` best pages for each query, equal scores in page order, and ``more`` as ``search_hashed``."""
     answers: list[list[FoundRow]] = [[] for _ in queries]
     asked = [place for place, query in enumerate(queries) if len(query) and not allowed.words.impossible]
     for start in range(0, len(asked), AT_ONCE):
         places = asked[start : start + AT_ONCE]
         vectors = [queries[place] for place in places]
-        found = collection.search(vectors, _first(vectors, k), allowed.prefilter)
+        beyond = BEYOND if any(map(has_checks, vectors)) else 0
+        limit = min(k + more + beyond, max(k, collection.most_results))
+        found = collection.search(vectors, limit, allowed.prefilter)
         for place, pages in zip(places, found, strict=True):
-            answers[place] = _enough(collection, queries[place], k, _first(vectors, k), allowed, pages)
+            answers[place] = _enough(collection, queries[place], k, limit, allowed, pages)[: k + more]
     return answers
-
-
-def _first(queries: Sequence[SparseVector], k: int) -> int:
-    """Pages that are asked for at first."""
-    return k + BEYOND if any(map(has_checks, queries)) else k
 
 
 def _enough(
@@ -88,7 +86,7 @@ def _enough(
         before, passed = passed, ordered(_without_others(collection, query, passed))
         sure = passed == ordered(before) or (len(passed) >= k and passed[k - 1].score > pages[-1].score)
         if len(pages) < limit or (len(passed) >= k and sure):
-            break
+            return passed
         if limit >= collection.most_results:
             warnings.warn(
                 f"{collection.where}: the best {limit:,} pages were looked at, which is all that the engine "
@@ -96,10 +94,9 @@ def _enough(
                 VspladeWarning,
                 stacklevel=2,
             )
-            break
+            return passed
         limit = min(4 * limit, collection.most_results)
         (pages,) = collection.search([query], limit, allowed.prefilter)
-    return passed[:k]
 
 
 def _without_others(collection: Collection, query: SparseVector, pages: Sequence[FoundRow]) -> list[FoundRow]:
@@ -120,15 +117,23 @@ def ordered(pages: Sequence[FoundRow]) -> list[FoundRow]:
 
 
 def with_meaning(
-    collection: Collection, query: SparseVector, words: Sequence[FoundRow], k: int, allowed: AllowedPages
+    collection: Collection,
+    query: SparseVector,
+    words: Sequence[FoundRow],
+    k: int,
+    allowed: AllowedPages,
+    name_terms: NameTerms,
 ) -> tuple[list[FoundRow], Mix]:
     """As ``MeaningEngine.join``: the ``k`` best by words and meaning together, and how both count.
 
-    ``words`` are the best pages by words, at least ``DEPTH`` of them where there are so many.
+    ``words`` are the best pages by words, at least ``BEST`` of them where there are so many.
     """
     direction = query.meaning
     if not isinstance(direction, Direction):
         return list(words[:k]), WORDS_ALONE
+    has_documents = any(document_of(page.metadata) for page in words)
+    if not has_documents:
+        words = words[: max(k, DEPTH)]
     mix = mix_of_query(collection, query, words)
     known = {page.key: page for page in words}
     near = nearest(collection, direction, max(k, DEPTH), allowed)
@@ -145,12 +150,21 @@ def with_meaning(
         (found,) = collection.search([query], len(new), Prefilter(among=tuple(new)))
         found = _without_others(collection, query, found)
         scores |= {page.key: page.score for page in found}
-    joined = [
-        replace(page, score=scores.get(key, 0.0) + mix.meaning * max(0.0, cosines.get(key, 0.0)))
-        for key, page in {**known, **new}.items()
+    candidates = list({**known, **new}.values())
+    by_both = [
+        mix.scale * (scores.get(page.key, 0.0) + mix.meaning * max(0.0, cosines.get(page.key, 0.0)))
+        for page in candidates
     ]
-    best = [page for page in ordered(joined)[:k] if page.score > 0]
-    return [replace(page, score=mix.scale * page.score) for page in best], mix
+    totals = np.array(by_both, np.float64)
+    if has_documents:
+        first = {page.key for page in (*words[:BEST], *near[:DEPTH])}
+        is_best = np.array([page.key in first for page in candidates], np.bool_)
+        documents = Documents.in_metadata([page.metadata for page in candidates])
+        names = AskedNames(single_words(query, direction.vocabulary), name_terms)
+        support, totals = supported(documents, names, np.arange(len(candidates)), totals, is_best)
+        mix = replace(mix, support=support)
+    joined = [replace(page, score=score) for page, score in zip(candidates, totals.tolist(), strict=True)]
+    return [page for page in ordered(joined)[:k] if page.score > 0], mix
 
 
 def mix_of_query(collection: Collection, query: SparseVector, words: Sequence[FoundRow]) -> Mix:

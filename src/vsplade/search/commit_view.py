@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.search.adaptive_engine import AdaptiveEngine, WorkBudget
+from vsplade.search.by_document import BEST, Documents, NameTerms, no_terms
 from vsplade.search.by_meaning import DEPTH, MeaningEngine
 from vsplade.search.conditions import Conditions
 from vsplade.search.filters import Filter
@@ -38,6 +39,8 @@ class CommitView:
         self._choice = choice
         self._budget = budget
         self._kept_masks: dict[Filter, Masks] = {}
+        self.read_whole = False
+        """Every byte of it was verified, after damage had shown."""
 
     @cached_property
     def meaning(self) -> MeaningEngine:
@@ -49,6 +52,10 @@ class CommitView:
     def engine(self) -> AdaptiveEngine:
         parts = [Searchable(live.segment, live.segment.full, live.base) for live in self.snapshot.segments]
         return AdaptiveEngine(parts, self._choice, self._budget)
+
+    @cached_property
+    def documents(self) -> Documents:
+        return Documents.in_segments(live.segment for live in self.snapshot.segments)
 
     def masks(self, filter: Filter) -> Masks:
         """Kept for the filters that come again. Not by ``lru_cache``: that would hold this view and be held
@@ -80,8 +87,10 @@ class CommitView:
         filter: Filter,
         threads: int,
         conditions: Conditions | None = None,
+        name_terms: Callable[[], NameTerms] = lambda: no_terms,
     ) -> list[tuple[SparseVector, Ranking]]:
-        """Each query's vector and ranking; a query is encoded while other threads search."""
+        """Each query's vector and ranking; a query is encoded while other threads search. The names of
+        documents are read only where some have several pages."""
         k = checked_top(k)
         if not queries:
             return []
@@ -97,13 +106,16 @@ class CommitView:
         answers: list[tuple[SparseVector, Ranking]] = [(first, NOTHING)] * len(queries)
         compiled = not isinstance(chosen, NumpyEngine)
         by_meaning = first.meaning is not None and bool(self.meaning)
+        depth = max(k, DEPTH) if by_meaning else k
+        documents = (self.documents, name_terms()) if by_meaning and self.documents else ()
+        more = max(BEST - depth, 0) if documents else 0
 
         def work(share: range) -> None:
             vectors = [first if place == 0 else encode(queries[place]) for place in share]
-            rankings = search_hashed(chosen, vectors, max(k, DEPTH) if by_meaning else k, masks)
+            rankings = search_hashed(chosen, vectors, depth, masks, more)
             if by_meaning:
                 rankings = [
-                    self.meaning.join(vector, ranking, masks, k, compiled)
+                    self.meaning.join(vector, ranking, masks, k, compiled, *documents)
                     for vector, ranking in zip(vectors, rankings, strict=True)
                 ]
             answers[share.start : share.stop] = zip(vectors, rankings, strict=True)

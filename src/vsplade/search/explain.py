@@ -1,4 +1,4 @@
-"""Why a page matched: shared terms, what it is about, and what each added to the score."""
+"""Why a page matched: shared terms, what it is about, its document, and what each added to the score."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from vsplade.search.by_document import Support, document_of
 from vsplade.search.hashed_search import shared_terms
 from vsplade.types import (
+    BY_DOCUMENT,
     BY_MEANING,
     FOUND,
     Direction,
+    Metadata,
     QueryWord,
     SparseVector,
     TermMatch,
@@ -57,6 +60,16 @@ def explain_meaning(
     found = meant_by(missing, page) if missing else []
     nearest = tuple((word, tuple(by)) for word, by in zip(missing, found, strict=False) if by)
     return [TermMatch("meaning", BY_MEANING, weight, cosine, meant_by=nearest)]
+
+
+def explain_document(
+    matches: Sequence[TermMatch], metadata: Metadata, support: Support | None
+) -> list[TermMatch]:
+    """What other pages of the document added to what these matches come to; none where they added nothing."""
+    if support is None:
+        return []
+    lift = support.lift(document_of(metadata), sum(match.product for match in matches))
+    return [TermMatch("its document", BY_DOCUMENT, 1.0, lift)] if lift > 0 else []
 
 
 def match_words(words: Sequence[QueryWord], page: SparseVector) -> list[WordMatch]:

@@ -21,7 +21,7 @@ Reciprocal rank fusion (RRF) looks at ranks only: a page at rank r adds weight /
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from vsplade.errors import InputError
 
@@ -94,29 +94,6 @@ def fuse_runs(
     return {query: dict(list(pages.items())[:depth]) for query, pages in fused.items()}
 
 
-def tune_weights(
-    runs: Sequence[Runs],
-    measure: Callable[[dict[str, dict[str, float]]], float],
-    step: float = 0.1,
-    method: str = "rsf",
-    depth: int | None = 100,
-    unseen: Unseen | None = None,
-) -> tuple[float, ...]:
-    """Try every combination of weights on a grid of ``step`` and keep the best by ``measure``.
-
-    ``measure`` takes a fused run and returns what is to be large (NDCG@5 on a dev set). Between equally good
-    combinations the one nearest to equal weights wins: it is the least likely to be luck.
-    """
-    parts = round(1 / step) if step > 0 else 0
-    if len(runs) < 2 or parts < 1 or abs(parts * step - 1) > 1e-9:
-        raise InputError(f"Tuning needs two or more runs and a step that divides 1 (0.1, 0.05); got {step}.")
-    tried: dict[tuple[float, ...], float] = {}
-    for grid in _compositions(parts, len(runs)):
-        weights = tuple(part / parts for part in grid)
-        tried[weights] = measure(fuse_runs(runs, weights, method, depth, unseen))
-    return max(tried, key=lambda weights: (tried[weights], -max(weights), weights))
-
-
 def min_max(scores: Scores) -> dict[str, float]:
     """Scores scaled to [0, 1]; all equal: all 1."""
     _check_finite(scores)
@@ -126,16 +103,6 @@ def min_max(scores: Scores) -> dict[str, float]:
     if high == low:
         return dict.fromkeys(scores, 1.0)
     return {page: (score - low) / (high - low) for page, score in scores.items()}
-
-
-def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    """Every way to write ``total`` as an ordered sum of ``parts`` whole numbers from 0 up."""
-    if parts == 1:
-        yield (total,)
-        return
-    for first in range(total + 1):
-        for rest in _compositions(total - first, parts - 1):
-            yield (first, *rest)
 
 
 def _make_up(fused: dict[str, float], shares: Sequence[float], unseen: Unseen | None) -> dict[str, float]:

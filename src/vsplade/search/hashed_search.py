@@ -25,30 +25,38 @@ def has_checks(query: SparseVector) -> bool:
     return isinstance(query, QueryVector) and query.checks is not None
 
 
-def search_hashed(engine: Engine, queries: Sequence[SparseVector], k: int, masks: Masks) -> list[Ranking]:
-    """As the engine's ``search``, with hashed terms only where their checks agree."""
+def search_hashed(
+    engine: Engine, queries: Sequence[SparseVector], k: int, masks: Masks, more: int = 0
+) -> list[Ranking]:
+    """As the engine's ``search``, with hashed terms only where their checks agree.
+
+    Behind the ``k`` best come ``more`` pages at most; between these and the rest others might belong.
+    """
     if not any(map(has_checks, queries)):
-        return engine.search(queries, k, masks)
-    rankings = engine.search(queries, k + BEYOND, masks)
+        return engine.search(queries, k + more, masks)
+    rankings = engine.search(queries, k + more + BEYOND, masks)
     return [
-        _checked(engine, query, ranking, k, masks) for query, ranking in zip(queries, rankings, strict=True)
+        _checked(engine, query, ranking, k, masks, more)
+        for query, ranking in zip(queries, rankings, strict=True)
     ]
 
 
-def _checked(engine: Engine, query: SparseVector, ranking: Ranking, k: int, masks: Masks) -> Ranking:
-    asked = k + BEYOND
+def _checked(
+    engine: Engine, query: SparseVector, ranking: Ranking, k: int, masks: Masks, more: int
+) -> Ranking:
+    asked = k + more + BEYOND
     while has_checks(query):
         scores = engine.word_scores(query, ranking.numbers)
         if (scores == ranking.scores).all():
             break
         best = np.lexsort((ranking.numbers, -scores))
-        best = best[scores[best] > 0][:k]
-        enough = len(best) == k and scores[best[-1]] > ranking.scores[-1]
+        best = best[scores[best] > 0][: k + more]
+        enough = len(best) >= k and scores[best[k - 1]] > ranking.scores[-1]
         if enough or len(ranking) < asked:
             return ranking.only(best, scores)
         asked *= TIMES
         (ranking,) = engine.search([query], asked, masks)
-    return ranking.first(k)
+    return ranking.first(k + more)
 
 
 def shared_terms(query: SparseVector, page: SparseVector) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

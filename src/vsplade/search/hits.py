@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
-from vsplade.search.explain import MeantBy, explain, explain_meaning, match_words
+from vsplade.search.by_document import Support
+from vsplade.search.explain import MeantBy, explain, explain_document, explain_meaning, match_words
 from vsplade.search.query_plan import HasIds, Ranking
 from vsplade.types import Json, Metadata, QueryWord, SparseVector, TermMatch, WordMatch
 
@@ -89,6 +90,8 @@ class SearchContext:
     """What a cosine of the page with the query adds to the score."""
     meant_by: MeantBy = lambda asked, page: []
     """The words of a page that come nearest to each of some words of the query."""
+    support: Support | None = None
+    """What the best pages add to others of their documents."""
 
 
 class StoredHit(Hit):
@@ -103,8 +106,8 @@ class StoredHit(Hit):
             search = self._search
             vector, words = search.pages.vector(self._number), search.words()
             matches = explain(search.query, vector, search.token, words)
-            by_meaning = explain_meaning(search.query, vector, words, search.meaning, search.meant_by)
-            _set(self, name, [*matches, *by_meaning])
+            matches += explain_meaning(search.query, vector, words, search.meaning, search.meant_by)
+            _set(self, name, [*matches, *explain_document(matches, self.metadata, search.support)])
         elif name == "words":
             words = self._search.words()
             if words:

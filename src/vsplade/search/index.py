@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,16 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode import as_built
-from vsplade.errors import InputError
+from vsplade.errors import IndexFormatError, InputError, VspladeWarning
 from vsplade.search.adaptive_engine import WorkBudget, checked_engine
 from vsplade.search.commit_view import CommitView
+from vsplade.search.conditions import Conditions
 from vsplade.search.contents import Contents, contents_of_snapshot
 from vsplade.search.filters import Filter
 from vsplade.search.hits import FoundPages
-from vsplade.search.page_index import BatchRequest, FilterLike, PageIndex, Query
+from vsplade.search.page_index import NO_CONDITIONS, BatchRequest, FilterLike, PageIndex, Query
 from vsplade.search.query_plan import WORDS_ALONE, Mix, Ranking
 from vsplade.search.word_lookup import status
 from vsplade.store import verify
+from vsplade.store.damage import Damage
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import JsonValue
 from vsplade.store.segment import StoredPage
@@ -42,23 +46,31 @@ class Index(PageIndex):
     "numba".
     """
 
-    def __init__(self, folder: Folders, encoder: Encoder | None = None, *, engine: str = "auto") -> None:
+    def __init__(
+        self, folder: Folders, encoder: Encoder | None = None, *, engine: str = "auto", whole: bool = False
+    ) -> None:
         super().__init__(encoder)
+        self._whole = whole
         several = [folder] if isinstance(folder, str | os.PathLike) else folder
         self.folders = tuple(map(Path, several))
         self.where = " + ".join(map(str, self.folders))
         self._choice = checked_engine(engine)
         self._budget = WorkBudget()
-        self._use(load_commit(self.folders))
+        self._use(load_commit(self.folders, reduced=not whole))
 
     @classmethod
-    def open(cls, folder: Folders, encoder: Encoder | None = None, *, engine: str = "auto") -> Index:
+    def open(
+        cls, folder: Folders, encoder: Encoder | None = None, *, engine: str = "auto", whole: bool = False
+    ) -> Index:
         """Open the newest commit. Without ``encoder`` the one that the index names is loaded when needed.
 
         A list of folders opens several indexes as one, with the results of the one that ``vsplade merge``
         would make of them. They must be of one encoder, and no id may be in two of them.
+
+        Segments that are damaged are left out, with a VspladeWarning, and ``damage`` tells of them.
+        ``whole``: they are an error instead.
         """
-        return cls(folder, encoder, engine=engine)
+        return cls(folder, encoder, engine=engine, whole=whole)
 
     @property
     def places(self) -> Sequence[Path | str]:
@@ -71,6 +83,12 @@ class Index(PageIndex):
         return self.folders[0]
 
     def _use(self, snapshot: Snapshot) -> None:
+        if snapshot.damage is not None:
+            if not snapshot.segments:
+                raise IndexFormatError(
+                    f"{self.where}: no part of this index is sound. {snapshot.damage.message}"
+                )
+            warnings.warn(f"{self.where}: {snapshot.damage.message}", VspladeWarning, stacklevel=4)
         if self._encoder is not None:
             stored = EncoderIdentity.named_by(snapshot.manifest)
             self._encoder = as_built(self._encoder, stored.fingerprint)
@@ -79,8 +97,8 @@ class Index(PageIndex):
 
     def refresh(self) -> bool:
         """Move to the newest commit; says whether there was one."""
-        snapshot = load_commit(self.folders, self._view.snapshot)
-        changed = snapshot.manifest != self._view.snapshot.manifest
+        snapshot = load_commit(self.folders, self._view.snapshot, reduced=not self._whole)
+        changed = not snapshot.shows_same_as(self._view.snapshot)
         if changed:
             self._use(snapshot)
         return changed
@@ -100,6 +118,10 @@ class Index(PageIndex):
     def commit(self) -> Snapshot:
         """The commit that is being read; another object after every ``refresh`` that found a new one."""
         return self._view.snapshot
+
+    @property
+    def damage(self) -> Damage | None:
+        return self._view.snapshot.damage
 
     @property
     def identity(self) -> EncoderIdentity:
@@ -122,8 +144,23 @@ class Index(PageIndex):
         return {key: value for key, value in stored.items() if key.startswith(prefix)}
 
     def check(self) -> list[str]:
-        """Read every byte and verify it; the problems found, none for a sound index."""
-        return [problem for folder in self.folders for problem in verify.check(folder)]
+        """Read every byte and verify it; the problems found, none for a sound index.
+
+        Segments in which there are any are searched no more.
+        """
+        problems = [problem for folder in self.folders for problem in verify.check(folder)]
+        if problems and not self._whole:
+            self._leave_out_damaged()
+        return problems
+
+    def _leave_out_damaged(self) -> bool:
+        """A large segment is not read whole when it is opened: do that now. Whether one was left out."""
+        view = self._view
+        problems = verify.damaged_segments(view.snapshot)
+        view.read_whole = True
+        if problems:
+            self._use(view.snapshot.without(problems))
+        return bool(problems)
 
     # -- pages ----------------------------------------------------------------------------------------
 
@@ -141,7 +178,8 @@ class Index(PageIndex):
     def _number(self, id: str) -> int:
         found = self._view.snapshot.find([id])
         if id not in found:
-            raise InputError(f"{self.where}: there is no page {id!r} in this index.")
+            damage = f" {self.damage.summary}" if self.damage else ""
+            raise InputError(f"{self.where}: there is no page {id!r} in this index.{damage}")
         return found[id]
 
     def metadata(self, id: str) -> Metadata:
@@ -204,16 +242,29 @@ class Index(PageIndex):
     # -- search ---------------------------------------------------------------------------------------
 
     def _find(self, request: BatchRequest) -> list[tuple[FoundPages, SparseVector, Ranking]]:
+        """Where damage shows only now, the search is made again, without the damaged segments."""
+        view = self._view
+        try:
+            return self._find_in(view, request)
+        except IndexFormatError:
+            if self._whole or view.read_whole or not self._leave_out_damaged():
+                raise
+            return self._find_in(self._view, request)
+
+    def _find_in(
+        self, view: CommitView, request: BatchRequest
+    ) -> list[tuple[FoundPages, SparseVector, Ranking]]:
         """Queries without conditions together, on all threads; the others one by one."""
-        view, queries, wanted = self._view, request.queries, request.conditions
+        queries, wanted = request.queries, request.conditions
+        answer = partial(view.answer, name_terms=lambda: self.name_terms)
         how = (request.encode, request.k, request.filter, request.threads)
         if not any(wanted):
-            answers = view.answer(queries, *how)
+            answers = answer(queries, *how)
         else:
             asked = list(zip(queries, wanted, strict=True))
-            together = iter(view.answer([query for query, conditions in asked if not conditions], *how))
+            together = iter(answer([query for query, conditions in asked if not conditions], *how))
             answers = [
-                view.answer([query], *how, conditions)[0] if conditions else next(together)
+                answer([query], *how, conditions)[0] if conditions else next(together)
                 for query, conditions in asked
             ]
         return [(view.snapshot, vector, ranking) for vector, ranking in answers]
@@ -222,8 +273,10 @@ class Index(PageIndex):
         self, vectors: Sequence[SparseVector], k: int = 10, filter: FilterLike = None, threads: int = 1
     ) -> list[Ranking]:
         """Bare page numbers and scores, for those who need no more; ``page_ids`` names the pages."""
-        answers = self._view.answer(vectors, self.encode_query, k, Filter.of(filter), threads)
-        return [ranking for _, ranking in answers]
+        request = BatchRequest(
+            vectors, [NO_CONDITIONS] * len(vectors), self.encode_query, k, Filter.of(filter), threads
+        )
+        return [ranking for _, _, ranking in self._find_in(self._view, request)]
 
     def page_ids(self, ranking: Ranking) -> list[str]:
         """Ids of a ranking made since the last ``refresh``."""
@@ -241,7 +294,8 @@ class Index(PageIndex):
         parts = list(zip((live.segment for live in view.snapshot.segments), masks, strict=True))
         return [WordMatch(word.typed, status(parts, word)) for word in self.query_words(query)]
 
-    def _mix(self, query: SparseVector) -> Mix:
+    def _mix(self, query: SparseVector, filter: Filter, conditions: Conditions) -> Mix:
         if query.meaning is None:
             return WORDS_ALONE
-        return self._view.answer([query], self.encode_query, 1, Filter(), 1)[0][1].mix
+        request = BatchRequest([query], [conditions], self.encode_query, 1, filter, 1)
+        return self._find_in(self._view, request)[0][2].mix

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vsplade.encode.tokenizer import Tokenizer, normalise, split_words
-from vsplade.types import BY_MEANING, Box, TermMatch
+from vsplade.types import BY_DOCUMENT, BY_MEANING, Box, TermMatch
 
 SNIPPET_WORDS = 28
 LIGHTEST = 0.08
@@ -68,6 +68,8 @@ def matched_tokens(matches: Iterable[TermMatch]) -> dict[str, float]:
         if match.term == BY_MEANING:
             near = [word for _, by in match.meant_by for word in by]
             meant |= {word: match.product / len(near) for word in near}
+            continue
+        if match.term == BY_DOCUMENT:
             continue
         token = match.token.removeprefix(_TEXT_LAYER)
         if " " not in token:

@@ -13,12 +13,17 @@ from vsplade.search.page_index import PageIndex
 from vsplade.types import Encoder
 
 
-def open_index(where: Where | Sequence[Where], encoder: Encoder | None = None) -> PageIndex:
-    """The newest commit; without ``encoder`` the one that the index names is loaded when needed."""
+def open_index(
+    where: Where | Sequence[Where], encoder: Encoder | None = None, *, whole: bool = False
+) -> PageIndex:
+    """The newest commit; without ``encoder`` the one that the index names is loaded when needed.
+
+    ``whole``: a damaged segment is an error. So for all that changes or copies an index, or measures it.
+    """
     places = [where] if isinstance(where, str | Path) else list(where)
     addresses = [str(place) for place in places if is_address(place)]
     if not addresses:
-        return Index.open(places, encoder)
+        return Index.open(places, encoder, whole=whole)
     if len(places) > 1:
         raise InputError(
             f"{addresses[0]}: an index on another engine is searched alone. Join it with others by "

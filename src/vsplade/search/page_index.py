@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,18 +15,21 @@ from numpy.typing import NDArray
 from vsplade.encode import as_built, load_index_encoder
 from vsplade.encode.query_length import check_query_length
 from vsplade.errors import VspladeError
+from vsplade.search.by_document import NameTerms, name_terms, no_terms
 from vsplade.search.conditions import Conditions, conditions, encode, notes, query_words
 from vsplade.search.contents import Contents
-from vsplade.search.explain import explain, explain_meaning
+from vsplade.search.explain import explain, explain_document, explain_meaning
 from vsplade.search.filters import Filter
 from vsplade.search.hits import FoundPages, Hit, Hits, SearchContext
 from vsplade.search.query_plan import WORDS_ALONE, Mix, Ranking, checked_query
 from vsplade.search.syntax import has_operators, parse
+from vsplade.store.damage import Damage
 from vsplade.store.identity import EncoderIdentity, check_encoder
 from vsplade.store.manifest import JsonValue
 from vsplade.store.segment import StoredPage
 from vsplade.types import (
     Encoder,
+    EncodingVocabulary,
     MeaningEncoder,
     Metadata,
     QueryWord,
@@ -39,7 +42,7 @@ from vsplade.types import (
 FilterLike = Filter | Mapping[str, object] | str | Iterable[str] | None
 Query = str | SparseVector
 
-_NO_CONDITIONS = Conditions()
+NO_CONDITIONS = Conditions()
 
 
 class BatchRequest(NamedTuple):
@@ -75,6 +78,11 @@ class PageIndex(ABC):
     @abstractmethod
     def pages(self) -> int:
         """How many can be found."""
+
+    @property
+    def damage(self) -> Damage | None:
+        """What no search finds, because a part of the index is damaged; None for a whole index."""
+        return None
 
     @property
     @abstractmethod
@@ -252,7 +260,7 @@ class PageIndex(ABC):
     def _conditions(self, query: Query) -> Conditions:
         if isinstance(query, str) and has_operators(query):
             return conditions(parse(query), self.encoder)
-        return _NO_CONDITIONS
+        return NO_CONDITIONS
 
     def query_words(self, query: Query) -> list[QueryWord]:
         """What a query asks for: words, phrases and beginnings; nothing of a vector, or where the encoder
@@ -264,18 +272,31 @@ class PageIndex(ABC):
         """What in a query was not understood as it may have been meant, one sentence or two each."""
         return notes(parse(query), self.encoder)
 
-    def explain(self, query: Query, id: str, words_only: bool = False) -> list[TermMatch]:
+    def explain(
+        self, query: Query, id: str, words_only: bool = False, filter: FilterLike = None
+    ) -> list[TermMatch]:
         """What each shared term would add to the page's score, whether or not it is among the best; at the
-        end what the page's meaning would add, unless ``words_only``.
+        end what its meaning and its document would add, unless ``words_only``. How these count depends on the
+        best pages that pass ``filter``.
         """
         vector = self._encode_words(query) if words_only else self.encode_query(query)
         page, words = self.vector(id), self.query_words(query)
-        mix = self._mix(vector)
+        mix = self._mix(vector, Filter.of(filter), self._conditions(query))
         matches = explain(mix.query(vector), page, self._token, words)
-        return [*matches, *explain_meaning(vector, page, words, mix.cosine_weight, self._meant_by)]
+        matches += explain_meaning(vector, page, words, mix.cosine_weight, self._meant_by)
+        return [*matches, *explain_document(matches, self.metadata(id), mix.support)]
 
-    def _mix(self, query: SparseVector) -> Mix:
-        """How words and meaning count in the scores of this query."""
+    @cached_property
+    def name_terms(self) -> NameTerms:
+        """Of the names of documents; none where the encoder is not installed, or cannot tell."""
+        try:
+            vocabulary = self.encoder.vocabulary
+        except VspladeError:
+            return no_terms
+        return name_terms(vocabulary.encode) if isinstance(vocabulary, EncodingVocabulary) else no_terms
+
+    def _mix(self, query: SparseVector, filter: Filter, conditions: Conditions) -> Mix:
+        """How words and meaning count in the scores of this query, among these pages."""
         return WORDS_ALONE
 
     def _token(self, term: int) -> str:
@@ -294,7 +315,8 @@ class PageIndex(ABC):
     ) -> SearchContext:
         words = cache(partial(self.query_words, query))  # every hit that is looked at asks for them
         mix = ranking.mix
-        return SearchContext(pages, mix.query(vector), self._token, words, mix.cosine_weight, self._meant_by)
+        how = (mix.cosine_weight, self._meant_by, mix.support)
+        return SearchContext(pages, mix.query(vector), self._token, words, *how)
 
     def _meant_by(self, asked: Sequence[str], page: SparseVector) -> list[list[str]]:
         """Nothing where the encoder that knows is not installed."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.errors import IndexFormatError, InputError
+from vsplade.search.by_document import Support
 from vsplade.store.durable import from_bytes
 from vsplade.store.meaning_windows import StoredWindows
 from vsplade.store.postings import WEIGHTS, Inverted
@@ -58,10 +59,12 @@ class HasIds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """A score is ``scale * (words + meaning * cosine)``: of words alone, what it is by words."""
+    """A score is ``scale * (words + meaning * cosine)``, and what the page's document adds: of words alone,
+    what it is by words."""
 
     meaning: float = 0.0
     scale: float = 1.0
+    support: Support | None = None
 
     def query(self, vector: SparseVector) -> SparseVector:
         """With the weights that add up to the score."""

@@ -6,7 +6,7 @@ but fine for the first hundred hits. It can only reorder: a page that the first 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 Vectors = NDArray[np.float32]
 """One row a token."""
-DEPTH = 100
-"""Hits that are ordered anew, as in the paper."""
 LONGEST_EDGE = 2048
 """Pages are given to the model's own processor at this size; it cuts them into tiles."""
 
@@ -78,30 +76,6 @@ def max_sim(query: Vectors, page: Vectors) -> float:
     if not len(query) or not len(page):
         return 0.0
     return float((query @ page.T).max(axis=1).sum())
-
-
-def rerank_scores(
-    query: Vectors, candidates: Sequence[str], page_vectors: Callable[[str], Vectors]
-) -> dict[str, float]:
-    """MaxSim of every candidate, best first; equal scores keep the first stage's order."""
-    scores = {page: max_sim(query, page_vectors(page)) for page in candidates}
-    return dict(sorted(scores.items(), key=lambda item: -item[1]))
-
-
-def rerank_run(
-    run: Mapping[str, Mapping[str, float]],
-    query_vectors: Callable[[str], Vectors],
-    page_vectors: Callable[[str], Vectors],
-    depth: int = DEPTH,
-) -> dict[str, dict[str, float]]:
-    """The ``depth`` best pages of every query, ordered anew; what is below is left out."""
-    if depth < 1:
-        raise InputError(f"At least 1 hit must be reranked, not {depth}.")
-    reranked = {}
-    for query, pages in run.items():
-        best = sorted(pages, key=lambda page: (-pages[page], page))[:depth]
-        reranked[query] = rerank_scores(query_vectors(query), best, page_vectors)
-    return reranked
 
 
 def rerank_hits(

@@ -41,9 +41,16 @@ def what_is_missing(
         return ""
     if len(missing) < len(words) and _found_any(index, query, words):
         others = "hold other words of the query"
-        return f"No page holds {' or '.join(missing)}. These {others}{_or_near(words_only)}:"
+        nobody = _no_page(index).capitalize()
+        return f"{nobody} holds {' or '.join(missing)}. These {others}{_or_near(words_only)}:"
     others = "hold similar words or parts of them"
-    return f"Nothing found: no page holds {' or '.join(missing)}. These {others}{_or_near(words_only)}:"
+    nobody = _no_page(index)
+    return f"Nothing found: {nobody} holds {' or '.join(missing)}. These {others}{_or_near(words_only)}:"
+
+
+def _no_page(index: PageIndex) -> str:
+    """Of an index that is damaged in part, nobody knows what the other pages hold."""
+    return "no page within reach" if index.damage else "no page"
 
 
 def _or_near(words_only: bool) -> str:
@@ -63,16 +70,17 @@ def why_nothing(index: PageIndex, query: str, filters: FilterLike = None, min_sc
         return "The index holds no pages yet."
     if filters and next(index.ids(filters), None) is None:
         keys = ", ".join(index.metadata_keys())
-        return f"No page passes the filter, whatever the words. Pages can be filtered by: {keys}."
+        nobody = _no_page(index).capitalize()
+        return f"{nobody} passes the filter, whatever the words. Pages can be filtered by: {keys}."
     if not len(index.encode_query(query)):
         if any(character.isalnum() for character in query):
             return f"The encoder {index.encoder.name!r} knows none of these words. Write others."
         return "The query has no word that can be searched for. Write one or more words."
     if missing := _quoted(index.look_up(query, filters)):
-        return f"Nothing found: no page holds {' or '.join(missing)}. Try other words."
+        return f"Nothing found: {_no_page(index)} holds {' or '.join(missing)}. Try other words."
     if min_score:
-        return f"Nothing found: no page has a score of {min_score:g} or more."
-    return "Nothing found: no page matches all of this. Try fewer or other words."
+        return f"Nothing found: {_no_page(index)} has a score of {min_score:g} or more."
+    return f"Nothing found: {_no_page(index)} matches all of this. Try fewer or other words."
 
 
 def _quoted(words: Sequence[WordMatch]) -> list[str]:

@@ -29,7 +29,7 @@ from vsplade.serve.metrics import Metrics
 from vsplade.serve.pages import PageRoutes
 from vsplade.serve.request_body import json_body, parameters, truth
 from vsplade.serve.request_errors import RequestError, bad_request, disk_full, error_body, from_vsplade
-from vsplade.serve.search_request import parse_body, parse_query_string
+from vsplade.serve.search_request import checked_filter, parse_body, parse_query_string
 from vsplade.serve.search_route import Answers
 from vsplade.serve.settings import Settings
 
@@ -140,9 +140,12 @@ class Server:
 
     async def explain(self, request: Request) -> Response:
         known = {"q": "", "id": "", "fuse": "false", "words_only": "false"}
-        given = parameters(request, known, required=("q", "id"), limits=self.settings.limits)
-        switches = [truth(name, given[name]) for name in ("fuse", "words_only")]
-        found = await self.library.run(lambda: self.answers.matches(given["q"], given["id"], *switches))
+        limits = self.settings.limits
+        given = parameters(request, known, required=("q", "id"), limits=limits, several=["filter"])
+        fuse, words_only = (truth(name, given[name]) for name in ("fuse", "words_only"))
+        filters = checked_filter(request.query_params.getlist("filter"))
+        work = partial(self.answers.matches, given["q"], given["id"], fuse, words_only, filters)
+        found = await self.library.run(work)
         score = sum(match.product for match in found)
         return JSONResponse(
             {"query": given["q"], "id": given["id"], "score": score, "matches": matches_json(found)}
@@ -192,6 +195,7 @@ class Server:
                 "running": sum(job.state == "running" for job in jobs),
             },
             "problems": len(self.documents.problems()),
+            "damaged": library.damage,
             "limits": {"upload_bytes": self.settings.limits.upload_bytes, "k": self.settings.limits.k},
         }
 
@@ -211,6 +215,7 @@ class Server:
         index = self.library.index
         gauges = {
             "index_pages": index.pages,
+            "index_pages_out_of_reach": index.damage.pages if index.damage else 0,
             "index_generation": index.generation,
             "jobs_waiting": await self.library.run(self.jobs.waiting),
         }

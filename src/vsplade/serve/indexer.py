@@ -46,12 +46,9 @@ class Indexer:
         self._store.prepare()
         self._where = settings.where
         self._encoder: Encoder | None = None
-        asked = settings.limits
         self._limits = Limits(
-            max_bytes=max(asked.upload_bytes, 1 << 30),
-            max_pages=asked.pages,
-            max_pixels=asked.pixels,
-            max_seconds=asked.seconds,
+            max_bytes=max(settings.limits.upload_bytes, Limits().max_bytes),
+            max_seconds=settings.limits.seconds,
         )
 
     def run_forever(self, stop: threading.Event) -> None:
@@ -173,7 +170,7 @@ class Indexer:
 
     def _forget_removed(self, files: list[str]) -> None:
         """A file whose pages were removed counts as done; who adds it again wants it back."""
-        with closing(open_index(self._where)) as index, open_writer(self._where) as writer:
+        with closing(open_index(self._where, whole=True)) as index, open_writer(self._where) as writer:
             records = read_records(writer)
             for path in files:
                 record = records.get(path)
@@ -195,7 +192,7 @@ class Indexer:
     # -- removing ---------------------------------------------------------------------------------------
 
     def _delete(self, job: StoredJob) -> StoredJob:
-        with closing(open_index(self._where)) as index:
+        with closing(open_index(self._where, whole=True)) as index:
             pages = list(index.ids({"doc_id": job.name})) or ([job.name] if job.name in index else [])
             paths = {str(facts.get("path", "")) for facts in index.known(pages).values()}
         uploaded = [path for path in paths if path and inside(path, (self._settings.uploads,))]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,13 +23,16 @@ from vsplade.search.index import Index
 from vsplade.search.open_index import open_index
 from vsplade.search.page_index import PageIndex
 from vsplade.search.page_view import PageViews
-from vsplade.serve.facets import facet
 from vsplade.serve.request_errors import RequestError, not_found
 from vsplade.serve.settings import Settings
 from vsplade.store import manifest
 from vsplade.types import Json, MeaningEncoder, Metadata
 
 THREADS = 4
+VIEW_SECONDS = 20.0
+"""For a page that somebody wants to look at, at most."""
+FACET_VALUES = 50
+"""Values of one metadata key that are offered for filtering."""
 ASK_SECONDS = 1.0
 """Between two questions to an engine whether there is something new."""
 HIDDEN = frozenset({"path", "hash"})
@@ -54,9 +58,7 @@ class Library:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.index = self._open()
-        asked = settings.limits
-        limits = Limits(max_pages=asked.pages, max_pixels=asked.pixels, max_seconds=min(asked.seconds, 20.0))
-        self._viewer = PageViewer(1, limits)
+        self._viewer = PageViewer(1, Limits(max_seconds=min(settings.limits.seconds, VIEW_SECONDS)))
         self.views = PageViews(self._viewer)
         self.ready = False
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="serve")
@@ -127,7 +129,9 @@ class Library:
             state = os.stat(where / manifest.NAME)
         except OSError:
             return ()
-        return state.st_mtime_ns, state.st_ino, state.st_size
+        # A damaged file may be put back, which changes no manifest: it is asked for now and then.
+        again = (int(time.monotonic() / ASK_SECONDS),) if self.index.damage else ()
+        return state.st_mtime_ns, state.st_ino, state.st_size, *again
 
     def refresh(self, always: bool = False) -> None:
         """Move to the newest commit, if there is one."""
@@ -137,6 +141,14 @@ class Library:
                 if self.index.refresh() and self.ready:
                     warm(self.index)
                 self._seen = stamp
+
+    @property
+    def damage(self) -> dict[str, Any] | None:
+        """What of the index is out of reach, as a server may tell it."""
+        found = self.index.damage
+        if found is None:
+            return None
+        return {**found.to_json(self._settings.show_paths), "message": found.summary}
 
     # -- what is in it ----------------------------------------------------------------------------------
 
@@ -189,6 +201,16 @@ class Library:
         if found is None:
             raise not_found(f"There is no document {doc_id!r}.")
         return found
+
+
+def facet(key: str, counts: Counter[Json]) -> dict[str, Any]:
+    """What pages can be filtered by, as the page offers it."""
+    best = sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))[:FACET_VALUES]
+    return {
+        "key": key,
+        "values": [{"value": value, "pages": count} for value, count in best],
+        "more": max(0, len(counts) - len(best)),
+    }
 
 
 def _same_path() -> dict[str, str]:

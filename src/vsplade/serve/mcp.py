@@ -57,7 +57,8 @@ def make_server(index_dir: Where) -> MCPServer:
         """Find pages by words, best first, with the words around the best place.
 
         `words` tells of each word of the query whether any page holds it (found, in part, not found), and on
-        each page whether that page does. `message` says so where words or pages are missing.
+        each page whether that page does. `message` says so where words or pages are missing; `damaged` says
+        which pages no search finds until the index is repaired.
         """
         return _search(index, query, k, filters, words_only)
 
@@ -96,6 +97,7 @@ def _search(
         said = summarise(index, query, hits, filters, words_only)
     return {
         "message": said.message,
+        "damaged": index.damage.to_json() if index.damage else None,
         "notes": list(said.notes),
         "words": {word.word: word.status for word in said.words},
         "pages": [

@@ -53,7 +53,7 @@ class PageRoutes:
             metadata = self._library.metadata(id)
             if not given["q"]:
                 return self._pictures.tag(id, metadata, edge), self._pictures.page(id, metadata, edge)
-            matches = self._answers.matches(given["q"], id, *switches)
+            matches = self._answers.matches(given["q"], id, switches[0], switches[1])
             tag = self._pictures.tag(
                 id, metadata, edge, given["q"], *switches, self._library.index.generation
             )
@@ -85,7 +85,7 @@ class PageRoutes:
         switches = [truth(name, given[name]) for name in _SWITCHES]
 
         def view() -> dict[str, Any]:
-            matches = self._answers.matches(given["q"], id, *switches)
+            matches = self._answers.matches(given["q"], id, switches[0], switches[1])
             view = self._library.views.view(*self._place(id), matches)
             snippet, best = view.snippet(), view.best_place()
             return {

@@ -48,10 +48,14 @@ def parameters(
     known: Mapping[str, str],
     required: Sequence[str] = (),
     limits: ServeLimits | None = None,
+    several: Sequence[str] = (),
 ) -> dict[str, str]:
-    """The query string's parameters, with defaults; unknown ones and repeats are errors."""
+    """The query string's parameters, with defaults; unknown ones and repeats are errors. Those of which there
+    may be ``several`` are left out."""
     found: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
+        if name in several:
+            continue
         if name not in known:
             raise bad_request(f"There is no parameter {name!r}; use {', '.join(known) or 'none'}.")
         if name in found:

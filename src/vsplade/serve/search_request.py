@@ -115,10 +115,7 @@ def checked_request(given: Mapping[str, Any], limits: ServeLimits) -> SearchRequ
         raise bad_request("The query is not valid Unicode.")
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= limits.k:
         raise bad_request(f"k is a whole number from 1 to {limits.k}.")
-    try:
-        filters = Filter.of(_checked_filter(given.get("filter") or None))
-    except InputError as error:
-        raise bad_request(str(error)) from error
+    filters = checked_filter(given.get("filter"))
     least = given.get("min_score", 0.0)
     if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= sys.float_info.max:
         raise bad_request("min_score is a number from 0 up.")
@@ -126,7 +123,14 @@ def checked_request(given: Mapping[str, Any], limits: ServeLimits) -> SearchRequ
     return SearchRequest(query, k, filters, min_score=float(least), **flags)
 
 
-def _checked_filter(given: Any) -> Any:
+def checked_filter(given: Any) -> Filter:
+    try:
+        return Filter.of(_short(given or None))
+    except InputError as error:
+        raise bad_request(str(error)) from error
+
+
+def _short(given: Any) -> Any:
     """A mapping, a text or texts, short enough."""
     if given is None or isinstance(given, str):
         size = len(given or "")

@@ -10,6 +10,7 @@ from typing import Any
 
 from vsplade.encode.with_text import PairedEncoder
 from vsplade.errors import VspladeError
+from vsplade.search.filters import Filter
 from vsplade.search.fused_search import READER_AND_TEXT, FusedHit, fused_search, text_layer, whole
 from vsplade.search.hits import Hit
 from vsplade.search.page_index import PageIndex
@@ -18,7 +19,7 @@ from vsplade.search.summary import matches_json, what_is_missing, why_nothing, w
 from vsplade.search.syntax import has_operators, parse
 from vsplade.serve.library import Library
 from vsplade.serve.request_errors import RequestError, bad_request, from_vsplade
-from vsplade.serve.search_request import SearchRequest, parse_query_string
+from vsplade.serve.search_request import NO_FILTER, SearchRequest, parse_query_string
 from vsplade.serve.settings import ServeLimits
 from vsplade.types import TermMatch, WordMatch
 
@@ -117,7 +118,8 @@ class Answers:
             message = what_is_missing(index, asked.query, words, asked.words_only)
         else:
             message = why_nothing(index, asked.query, asked.filters, asked.min_score)
-        facts = {"words": words_json(words), "notes": notes, "message": message or None}
+        damaged = self._library.damage
+        facts = {"words": words_json(words), "notes": notes, "message": message or None, "damaged": damaged}
         return encode(facts)[1:-1]
 
     def look_up(self, asked: SearchRequest) -> Sequence[WordMatch]:
@@ -178,13 +180,18 @@ class Answers:
         return {"text": snippet.text, "marks": [list(mark) for mark in snippet.marks]}
 
     def matches(
-        self, query: str, page_id: str, fuse: bool = False, words_only: bool = False
+        self,
+        query: str,
+        page_id: str,
+        fuse: bool = False,
+        words_only: bool = False,
+        filters: Filter = NO_FILTER,
     ) -> list[TermMatch]:
         """Why a page matches a query, whether or not it is among its best."""
         library = self._library
         library.metadata(page_id)  # an error for a page that is not there
         index = library.index
-        found = index.explain(query, page_id, words_only)
+        found = index.explain(query, page_id, words_only, filters)
         if fuse and isinstance(index.encoder, PairedEncoder):
             text = index.encoder.encode_text_query(parse(query).text, index)
             found += index.explain(text, page_id)

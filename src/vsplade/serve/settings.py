@@ -27,10 +27,6 @@ class ServeLimits:
     k: int = 1000
     upload_bytes: int = 256 << 20
     """Of one uploaded file."""
-    pages: int = 20_000
-    """Of one added file."""
-    pixels: int = 150_000_000
-    """Of one picture in an added file."""
     seconds: float = 60.0
     """For one page of an added file."""
     jobs: int = 100

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.errors import IndexFormatError
+from vsplade.errors import DamagedFileError
 from vsplade.store.durable import Chunk, damaged, open_plain, unreadable, write_durably
 
 MAGIC = b"VSPLADE\x00"
@@ -90,9 +90,12 @@ class Container:
         if magic != MAGIC or reserved:
             raise damaged(self.path, "it does not start with vsplade's mark")
         if version != VERSION:
-            raise IndexFormatError(
-                f"{self.path}: written in format version {version}, this vsplade reads version {VERSION}. "
-                "Install a matching vsplade, or build the index again with `vsplade index`."
+            reason = f"written in format version {version}, this vsplade reads version {VERSION}"
+            raise DamagedFileError(
+                f"{self.path}: {reason}. Install a matching vsplade, or build the index again with "
+                "`vsplade index`.",
+                self.path,
+                reason,
             )
         text = self._map[_PREFIX.size : _PREFIX.size + length]
         if len(text) != length or zlib.crc32(text) != checksum:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from vsplade.errors import IndexFormatError, IndexLockedError, StorageError
+from vsplade.errors import DamagedFileError, IndexFormatError, IndexLockedError, StorageError
 from vsplade.store import file_names
 
 Chunk = bytes | memoryview
@@ -38,10 +38,12 @@ def from_bytes(body: bytes) -> str:
     return body.decode("utf-8", "surrogatepass")
 
 
-def damaged(path: Path, reason: str) -> IndexFormatError:
-    return IndexFormatError(
+def damaged(path: Path, reason: str) -> DamagedFileError:
+    return DamagedFileError(
         f"{path}: this index file is damaged: {reason}. Restore the folder from a copy, or run "
-        f"`vsplade index --recover --index {path.parent}`: it keeps what is sound and says what is missing."
+        f"`vsplade index --recover --index {path.parent}`: it keeps what is sound and says what is missing.",
+        path,
+        reason,
     )
 
 
@@ -59,10 +61,12 @@ def unreadable(path: Path, error: OSError) -> StorageError:
     )
 
 
-def not_plain(path: Path) -> IndexFormatError:
-    return IndexFormatError(
-        f"{path}: this is a link, a pipe or a folder, not a plain file. The files of an index must lie in "
-        "its own folder: put the file itself there."
+def not_plain(path: Path) -> DamagedFileError:
+    what = "this is a link, a pipe or a folder, not a plain file"
+    return DamagedFileError(
+        f"{path}: {what}. The files of an index must lie in its own folder: put the file itself there.",
+        path,
+        what,
     )
 
 

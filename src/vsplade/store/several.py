@@ -5,28 +5,33 @@ A search looks at segments only, so it finds in several indexes exactly what it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from vsplade.errors import InputError, ModelMismatchError
+from vsplade.store.damage import Damage, damage_of
 from vsplade.store.identity import EncoderIdentity
+from vsplade.store.segment import Segment
 from vsplade.store.snapshot import LiveSegment, Snapshot
 from vsplade.store.sources import recorded_pages
 from vsplade.store.state import State
 from vsplade.store.verify import live_twice
 
 
-def load_commit(folders: Sequence[Path], previous: Snapshot | None = None) -> Snapshot:
-    """The newest commit of an index, or of several together."""
+def load_commit(
+    folders: Sequence[Path], previous: Snapshot | None = None, *, reduced: bool = False
+) -> Snapshot:
+    """The newest commit of an index, or of several together; ``reduced``: without damaged segments."""
     if not folders:
         raise InputError("Name at least one index.")
     if len(folders) == 1:
-        return Snapshot.load(folders[0], previous)
+        return Snapshot.load(folders[0], previous, reduced=reduced)
     before = previous.parts if isinstance(previous, JoinedSnapshot) else (None,) * len(folders)
-    parts = [Snapshot.load(*both) for both in zip(folders, before, strict=True)]
+    parts = [Snapshot.load(*both, reduced=reduced) for both in zip(folders, before, strict=True)]
     if isinstance(previous, JoinedSnapshot) and all(
-        old.manifest == new.manifest for old, new in zip(previous.parts, parts, strict=True)
+        old.shows_same_as(new) for old, new in zip(previous.parts, parts, strict=True)
     ):
         return previous
     return JoinedSnapshot(parts)
@@ -51,12 +56,20 @@ class JoinedSnapshot(Snapshot):
         for part in parts:
             segments += [replace(live, base=base + live.base) for live in part.segments]
             base += sum(live.segment.pages for live in part.segments)
-        super().__init__(first.folder, manifest, segments, JoinedState(parts))
+        damaged_parts = [one for part in parts for one in part.damaged_parts]
+        super().__init__(first.folder, manifest, segments, JoinedState(parts), damaged_parts)
         for id, one, other in live_twice(self):
             raise InputError(
                 f"page {id!r} is in {one.container.path.parent} and in {other.container.path.parent}: no id "
                 "may be in two indexes that are joined. Remove it from one of them with `vsplade delete`."
             )
+
+    @cached_property
+    def damage(self) -> Damage | None:
+        return damage_of(self.parts)
+
+    def without(self, problems: Mapping[Segment, str]) -> Snapshot:
+        return JoinedSnapshot([part.without(problems) for part in self.parts])
 
 
 class JoinedState:

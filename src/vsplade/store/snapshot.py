@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.errors import IndexFormatError
+from vsplade.errors import DamagedFileError, IndexFormatError
 from vsplade.store import manifest as manifests
+from vsplade.store.damage import Damage, DamagedPart
 from vsplade.store.durable import damaged, missing
 from vsplade.store.layout import array_problems
 from vsplade.store.manifest import Manifest, SegmentEntry
 from vsplade.store.segment import Segment, hash_id
+from vsplade.store.sources import damaged_sources
 from vsplade.store.state import StateFiles, StateReader
 from vsplade.store.tombstones import read_live
 from vsplade.types import Metadata, SparseVector
@@ -66,6 +68,17 @@ def _open_to_search(folder: Path, entry: SegmentEntry, manifest: Manifest) -> Se
     return segment
 
 
+def _damaged_part(
+    folder: Path, entry: SegmentEntry, error: DamagedFileError | FileNotFoundError
+) -> DamagedPart:
+    """Of a segment whose own file, or whose list of deleted pages, cannot be read."""
+    broken = Path(error.path if isinstance(error, DamagedFileError) else error.filename)
+    reason = error.reason if isinstance(error, DamagedFileError) else "it is missing"
+    if broken.name != entry.file:
+        reason = f"{broken.name}: {reason}"
+    return DamagedPart(folder / entry.file, reason, entry.pages - entry.deleted)
+
+
 def segment_problems(segment: Segment) -> Iterator[str]:
     """What a full read of a segment finds wrong, without its path."""
     found = False
@@ -80,45 +93,98 @@ class Snapshot:
     """Immutable; page numbers run over all segments in their order, deleted pages included."""
 
     def __init__(
-        self, folder: Path, manifest: Manifest, segments: Sequence[LiveSegment], state: StateReader
+        self,
+        folder: Path,
+        manifest: Manifest,
+        segments: Sequence[LiveSegment],
+        state: StateReader,
+        damaged_parts: Sequence[DamagedPart] = (),
     ) -> None:
         self.folder = folder
         self.manifest = manifest
         self.state = state
         self.segments = tuple(segments)
+        self.damaged_parts = tuple(damaged_parts)
+        """Of the commit, but not among ``segments``: of a snapshot that may be reduced."""
         self.bases = np.array([segment.base for segment in segments], dtype=np.int64)
-        self.pages = sum(segment.live_pages for segment in segments)
+        self.pages: int = sum(segment.live_pages for segment in segments)
         self.postings = sum(segment.segment.postings for segment in segments)
 
     @classmethod
-    def load(cls, folder: Path, previous: Snapshot | None = None) -> Snapshot:
-        """The newest commit. A writer may remove files between our reads of the manifest and of them:
-        then there is a newer manifest, and we begin again."""
+    def load(cls, folder: Path, previous: Snapshot | None = None, *, reduced: bool = False) -> Snapshot:
+        """The newest commit. ``reduced``: a damaged segment is left out, and told in ``damage``; else it is
+        an error.
+
+        A writer may remove files between our reads of the manifest and of them: then there is a newer
+        manifest, and we begin again.
+        """
         for _ in range(_ATTEMPTS):
             manifest = manifests.load(folder)
             try:
-                return cls._load(folder, manifest, previous)
+                found = cls._load(folder, manifest, previous, reduced)
             except FileNotFoundError as error:
                 if manifests.load(folder) == manifest:
                     raise missing(folder, error) from error
+                continue
+            if not found.damaged_parts or manifests.load(folder) == manifest:
+                return found
         raise IndexFormatError(f"{folder}: the index changes faster than it can be opened. Try again later.")
 
     @classmethod
-    def _load(cls, folder: Path, manifest: Manifest, previous: Snapshot | None) -> Snapshot:
+    def _load(cls, folder: Path, manifest: Manifest, previous: Snapshot | None, reduced: bool) -> Snapshot:
         """Raises FileNotFoundError for a file that is gone."""
         known = (
             {live.segment.container.path.name: live.segment for live in previous.segments} if previous else {}
         )
+        given_up = (
+            {part.path.name: part for part in previous.damaged_parts if part.read_whole} if previous else {}
+        )
         segments: list[LiveSegment] = []
+        parts: list[DamagedPart] = []
         base = 0
         for entry in manifest.segments:
-            segment = known.get(entry.file)
-            if segment is None:
-                segment = _open_to_search(folder, entry, manifest)
-            check_entry(segment, entry, manifest)
-            segments.append(LiveSegment(segment, read_live(folder, entry), base))
+            if entry.file in given_up:
+                parts.append(given_up[entry.file])
+                continue
+            try:
+                segment = known.get(entry.file) or _open_to_search(folder, entry, manifest)
+                check_entry(segment, entry, manifest)
+                live = read_live(folder, entry)
+            except (DamagedFileError, FileNotFoundError) as error:
+                if not reduced:
+                    raise
+                parts.append(_damaged_part(folder, entry, error))
+                continue
+            segments.append(LiveSegment(segment, live, base))
             base += entry.pages
-        return cls(folder, manifest, segments, StateFiles(folder, manifest.state))
+        return cls(folder, manifest, segments, StateFiles(folder, manifest.state), parts)
+
+    def shows_same_as(self, other: Snapshot) -> bool:
+        """Whether the same commit, and as much of it."""
+        return (self.manifest, self.damaged_parts) == (other.manifest, other.damaged_parts)
+
+    @cached_property
+    def damage(self) -> Damage | None:
+        """What is out of reach; None for a whole index."""
+        if not self.damaged_parts:
+            return None
+        broken = [part.path.name for part in self.damaged_parts]
+        sources = damaged_sources(self.folder, self.manifest, broken)
+        return Damage(self.damaged_parts, self.pages, tuple(sources))
+
+    def without(self, problems: Mapping[Segment, str]) -> Snapshot:
+        """The same commit without these segments, in which reading all of them found this."""
+        kept: list[LiveSegment] = []
+        parts = list(self.damaged_parts)
+        base = 0
+        for live in self.segments:
+            if live.segment in problems:
+                path, reason = live.segment.container.path, problems[live.segment]
+                parts.append(DamagedPart(path, reason, live.live_pages, read_whole=True))
+            else:
+                kept.append(replace(live, base=base))
+                base += live.segment.pages
+        return Snapshot(self.folder, self.manifest, kept, self.state, parts)
 
     def locate(self, number: int) -> tuple[Segment, int]:
         """The segment of a page number, and the page's place in it."""

@@ -9,21 +9,19 @@ from pathlib import Path
 import numpy as np
 
 from vsplade.errors import DamagedSegmentError, VspladeError
+from vsplade.store.damage import listed
 from vsplade.store.manifest import Manifest
 from vsplade.store.segment import Segment
 from vsplade.store.state import FILE_RECORDS, State, StateFiles
-
-_SHOWN = 10
 
 
 def damaged_segments(folder: Path, manifest: Manifest, problems: dict[str, str]) -> DamagedSegmentError:
     """The error for segments (by file name, with what is wrong) that must not be read on."""
     sources = damaged_sources(folder, manifest, list(problems))
-    named = ", ".join(sources[:_SHOWN]) + (f" and {len(sources) - _SHOWN} more" if sources[_SHOWN:] else "")
     first, reason = next(iter(problems.items()))
     return DamagedSegmentError(
         f"{folder / first}: this segment is damaged: {reason}. Nothing was rewritten or removed. "
-        + (f"It holds pages of: {named}. " if sources else "")
+        + (f"It holds pages of: {listed(sources)}. " if sources else "")
         + f"Run `vsplade index --recover --index {folder}`: it sets the damaged segment aside, the other "
         "pages stay searchable, and the next `vsplade index` of these files reads them again.",
         tuple(sources),

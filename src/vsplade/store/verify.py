@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.errors import VspladeError
+from vsplade.errors import VspladeError, VspladeWarning
+from vsplade.store import manifest as manifests
 from vsplade.store.layout import FULL
 from vsplade.store.segment import Segment
 from vsplade.store.snapshot import LiveSegment, Snapshot, segment_problems
@@ -21,15 +23,37 @@ AT_ONCE = 1 << 24
 def check(folder: Path) -> list[str]:
     """Problems in the newest commit, in words; an empty list for a sound index."""
     try:
-        snapshot = Snapshot.load(folder)
-        snapshot.state.read()
+        snapshot = Snapshot.load(folder, reduced=True)
     except VspladeError as error:
         return [str(error)]
-    problems: list[str] = []
+    problems = [f"{part.path}: {part.reason}" for part in snapshot.damaged_parts]
+    try:
+        snapshot.state.read()
+    except VspladeError as error:
+        problems.append(str(error))
     for live in snapshot.segments:
         live.segment.expect_random_reads(False)
         problems += [f"{live.segment.container.path}: {one}" for one in segment_problems(live.segment)]
     return problems or list(_ids_that_are_live_twice(snapshot))
+
+
+def warn_of_damage(folder: Path) -> None:
+    """For who adds to an index: what is damaged stays so, for files that count as done are not read again."""
+    damage = Snapshot.load(folder, reduced=True).damage if manifests.exists(folder) else None
+    if damage is not None:
+        warnings.warn(f"{folder}: {damage.message}", VspladeWarning, stacklevel=3)
+
+
+def damaged_segments(snapshot: Snapshot) -> dict[Segment, str]:
+    """Those in which reading every byte finds something wrong, and what first."""
+    problems: dict[Segment, str] = {}
+    for live in snapshot.segments:
+        live.segment.expect_random_reads(False)
+        for problem in segment_problems(live.segment):
+            problems[live.segment] = problem
+            break
+        live.segment.expect_random_reads()
+    return problems
 
 
 def _ids_that_are_live_twice(snapshot: Snapshot) -> Iterator[str]:

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,9 @@ from vsplade.train import lora
 from vsplade.train import training_checkpoint as files
 from vsplade.train.batches import BatchPlan, Loader, TrainingBatch
 from vsplade.train.distributed import World, joined
-from vsplade.train.fast_layers import FastLayers, Speed
 from vsplade.train.losses import Parts, Side, flops_share, page_losses, rate_share
 from vsplade.train.pairs import ImagePairs
+from vsplade.train.passes import Passes, frozen_eyes
 from vsplade.train.training_config import PaperConfig, differences
 
 LAST = "last.safetensors"
@@ -52,7 +52,6 @@ class Run:
     stop_after: int = 0
     """Steps after which to stop, to be resumed later; 0: at the end."""
     threads: int = 4
-    speed: Speed = field(default_factory=Speed)
 
 
 class Trainer:
@@ -84,8 +83,7 @@ class Trainer:
         self.learned = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         self.processor = PageProcessor(run.backbone)
         self.settings = self.processor.settings
-        kind = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
-        self.fast = FastLayers(self.model, run.speed, kind, config.gradient_checkpointing, self.settings)
+        self.passes = self.fast_passes()
         self.optimizer = torch.optim.AdamW(
             self.learned.values(), lr=config.rate, weight_decay=config.weight_decay, foreach=False,
             fused=self.pinned,
@@ -101,6 +99,15 @@ class Trainer:
         self.step = 0
         self.gave_up = False
         """The run ends early."""
+
+    @property
+    def kind(self) -> torch.dtype:
+        """Of products."""
+        return torch.bfloat16 if self.config.precision == "bfloat16" else torch.float32
+
+    def fast_passes(self) -> Passes:
+        """In place of transformers' own."""
+        return Passes(self.model, frozen_eyes(self.model, self.kind, self.settings))
 
     @property
     def pinned(self) -> bool:
@@ -165,7 +172,7 @@ class Trainer:
         captions = None
         if batch.captions is not None:
             ids, mask = batch.captions.ids, batch.captions.mask
-            with self._autocast(), self.fast.in_place():
+            with self._autocast(), self.passes.in_place():
                 caption = self.model(ids, mask)
             masked = caption.weights * self.model.bag_of_words(ids, mask)
             captions = Side(masked, self.world.gather(masked))
@@ -174,9 +181,9 @@ class Trainer:
 
     def _forward(self, batch: TrainingBatch) -> tuple[Tensor, Pooled, float]:
         """Query vectors, what the network makes of the pages, and how many terms they have on average."""
-        tiles = batch.tiles if self.fast.eyes else self._pixels(batch.tiles)
-        mask = None if self.fast.text and bool(batch.pages.mask.all()) else batch.pages.mask
-        with self._autocast(), self.fast.in_place():
+        tiles = batch.tiles if self.passes.eyes else self._pixels(batch.tiles)
+        mask = None if self.passes.text and bool(batch.pages.mask.all()) else batch.pages.mask
+        with self._autocast(), self.passes.in_place():
             page: Pooled = self.model(batch.pages.ids, mask, tiles)
         queries = self.model.encode_queries(batch.queries.ids, batch.queries.mask)
         return queries, page, float((page.weights > 0).sum(1).float().mean())

@@ -272,6 +272,42 @@ def test_an_adapter_alone_needs_its_base(tmp_path: Path, monkeypatch: pytest.Mon
     assert load_encoder(str(folder)).fingerprint != first  # another base, another model
 
 
+TOWER = "vision_model.encoder.layers.1.mlp.fc1"
+PLACES = (
+    # as transformers has it, as the upstream file has it, as the release has it
+    ("model." + TOWER, "model.vision_model." + TOWER, "encoder.encoder.model." + TOWER),
+    ("model.connector.modality_projection", "model.connector.modality_projection",
+     "encoder.encoder.model.connector.modality_projection.proj"),
+    ("projection_head.dense", "projection_head.dense", "encoder.mlm_head.dense"),
+    ("model.text_model.layers.2.attn.Wqkv", "model.text_model.layers.2.attn.Wqkv",
+     "encoder.encoder.model.text_model.layers.2.attn.Wqkv"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("made_on", [0, 1, 2], ids=["transformers", "upstream", "release"])
+@pytest.mark.parametrize("base", ["upstream", "release"])
+def test_an_adapter_finds_its_layers_in_either_layout(tmp_path: Path, made_on: int, base: str) -> None:
+    """Of all parts, the vision tower's too: peft names them as the class was built that it was trained on."""
+    released = base == "release"
+    tensors = tiny.released_tensors() if released else tiny.upstream_tensors()
+    expected, file = dict(tensors), {}
+    for names in PLACES:
+        stored = names[2 if released else 1]
+        factors, expected[stored + ".weight"] = lora(tensors, stored, 2.0)
+        file |= {
+            f"base_model.model.{names[made_on]}.lora_{side}.weight": part for side, part in factors.items()
+        }
+    (tmp_path / "adapter").mkdir()
+    save_file(file, tmp_path / "adapter" / "adapter_model.safetensors")
+    plain = tiny.write_folder(tmp_path / "base", tensors, released)
+    settings(tmp_path / "adapter", base_model_name_or_path=str(plain))
+    merged = checkpoint.load(tiny.write_folder(tmp_path / "merged", expected, released)).model.state_dict()
+    found = checkpoint.load(tmp_path / "adapter").model.state_dict()
+    bare = checkpoint.load(plain).model.state_dict()
+    assert sum(not torch.equal(found[name], bare[name]) for name in found) == len(PLACES)
+    assert all(torch.allclose(found[name], merged[name], atol=1e-5) for name in merged)
+
+
 def test_weights_and_an_adapter_side_by_side(tmp_path: Path) -> None:
     tensors = tiny.released_tensors()
     factors, weight = lora(tensors, LAYER, 2.0)

@@ -15,7 +15,7 @@ tokenizers = pytest.importorskip("tokenizers")
 
 from safetensors.torch import load_file  # noqa: E402
 
-from vsplade.encode.modernvbert import checkpoint, text_tower, tower, tower_eight  # noqa: E402
+from vsplade.encode.modernvbert import checkpoint, text_tower, tower  # noqa: E402
 from vsplade.encode.modernvbert.processor import PageProcessor  # noqa: E402
 from vsplade.errors import InputError  # noqa: E402
 
@@ -205,29 +205,6 @@ def test_text_without_padding_is_the_same(released: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(text_tower.TextTower, "_seen", None)
         for seen, exact in zip((None, mask), wanted, strict=True):
             torch.testing.assert_close(model(ids, seen).logits, exact, atol=1e-5, rtol=1e-4)
-
-
-def test_eight_bits_change_little(released: Path) -> None:
-    model = checkpoint.load(released).model
-    tiles = torch.randint(0, 256, (3, 3, tiny.TILE, tiny.TILE), dtype=torch.uint8)
-    with torch.inference_mode():
-        assert model.for_encoding(0.5, 0.5)
-        exact = model.see(tiles)
-        assert model.for_encoding(0.5, 0.5, eight_bits=True)
-        coarse = model.see(tiles)
-    apart = (coarse - exact).norm() / exact.norm()
-    assert 1e-4 < apart < 0.1
-
-
-def test_a_gpu_without_eight_bits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Old GPU")
-    for capability, fits in (((8, 0), False), ((9, 0), True), ((10, 0), True)):
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, found=capability: found)
-        if fits:
-            tower_eight.check_device(torch.device("cuda"))
-            continue
-        with pytest.raises(InputError, match="Old GPU has none"):
-            tower_eight.check_device(torch.device("cuda"))
 
 
 def test_the_encoding_towers_and_compiled_layers_change_nothing(

@@ -170,7 +170,7 @@ class TorchReaderEncoder(WordFinder, ReaderEncoder):
         """
         turned: dict[int, Image.Image] = {}
         for number, reading in enumerate(readings):
-            if reading.is_doubtful or (reading.has_words and batch.askew[number]):
+            if reading.may_be_turned or (reading.has_words and batch.askew[number]):
                 image = Image.fromarray(batch.grey(number).cpu().numpy())
                 here = found.page == number
                 columns = (found.middle[here], probability[here].sum(1))
@@ -260,14 +260,14 @@ class TorchReaderEncoder(WordFinder, ReaderEncoder):
 
 
 def _certainty(found: Found, probability: Tensor, pages: int) -> Tensor:
-    """(3, pages) what a ``Reading`` of each page sums up."""
+    """(4, pages) what a ``Reading`` of each page sums up."""
     best = probability[:, 0]
-    sums = torch.zeros(3, pages, device=best.device)
-    return sums.index_add_(1, found.page, torch.stack([torch.ones_like(best), best, best * best]))
+    each = torch.stack([torch.ones_like(best), best, best * best, best * probability.sum(1)])
+    return torch.zeros(4, pages, device=best.device).index_add_(1, found.page, each)
 
 
 def _readings(sums: NDArray[Any]) -> list[Reading]:
-    return [Reading(int(places), chance, squared) for places, chance, squared in sums.T.tolist()]
+    return [Reading(int(places), *chances) for places, *chances in sums.T.tolist()]
 
 
 def _by_page(each: NDArray[Any], *columns: NDArray[Any]) -> list[tuple[NDArray[Any], ...]]:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from vsplade.encode.reader.detect import FOLD
+from vsplade.encode.reader.ink_windows import FOLD
 
 CHARACTER_CLASSES = 38  # blank, a-z, 0-9, anything else: supervision in training only
 

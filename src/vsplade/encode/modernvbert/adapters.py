@@ -21,6 +21,13 @@ _LORA = re.compile(
 )
 _SAVED = re.compile(r"\.modules_to_save(\.\w+)?\.(?=\w+$)")
 _BODY = "encoder.encoder."
+_ALIKE = {
+    "vision_model.vision_model.": "vision_model.",
+    "modality_projection.proj.": "modality_projection.",
+    "mlm_head.decoder.": "lm_head.",
+    "mlm_head.": "projection_head.",
+}
+"""Names of the layouts that mean the same."""
 
 
 def plain_name(name: str) -> str:
@@ -136,11 +143,19 @@ def _add(
 
 
 def _place(name: str, plain: Mapping[str, Any]) -> str | None:
-    """The adapter may have been made on the body alone, the base be in either layout."""
-    for known in (name, _BODY + name, name.removeprefix(_BODY), "encoder." + name):
-        if known in plain:
-            return known
-    return None
+    """The adapter may have been made on the body alone, or on another layout than the base's."""
+    if name in plain:
+        return name
+    wanted = _common_name(name)
+    return next((known for known in plain if _common_name(known) == wanted), None)
+
+
+def _common_name(name: str) -> str:
+    """As transformers calls it, whatever the layout."""
+    name = name.removeprefix(_BODY).removeprefix("encoder.").removeprefix("model.")
+    for here, there in _ALIKE.items():
+        name = name.replace(here, there, 1)
+    return name
 
 
 def _float(tensor: Any) -> Any:

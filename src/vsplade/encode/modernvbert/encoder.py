@@ -38,7 +38,7 @@ Prepared: TypeAlias = "tuple[NDArray[np.uint8] | Tensor, Grid] | Tensor"
 
 LONGEST_TEXT = 8192
 """Tokens of a text; the rest is cut off."""
-_PRECISIONS = ("float32", "bfloat16", "float16", "float8")
+_PRECISIONS = ("float32", "bfloat16", "float16")
 _WHOLE_PAGE = Box(0.0, 0.0, 1.0, 1.0)
 _IN_FLIGHT = 2
 """Batches that a GPU has before it while the one before them is read back."""
@@ -55,9 +55,7 @@ class ModernVBertOptions:
     device: str = ""
     """As torch names it; empty: a GPU where there is one."""
     precision: str = ""
-    """float32, bfloat16, float16, or float8 (bfloat16 with 8-bit products in the vision tower); empty:
-    bfloat16 on a GPU, float32 elsewhere.
-    """
+    """float32, bfloat16 or float16; empty: bfloat16 on a GPU, float32 elsewhere."""
     batch: int = 0
     """Pages at a time; 0: 32 on a GPU, 2 elsewhere."""
     threads: int = 0
@@ -331,11 +329,9 @@ class ModernVBertEncoder:
         except ModuleNotFoundError as error:
             raise MissingExtraError(f"Reading pages with {self._side.name}", "hf") from error
         precision = self.options.precision or ("bfloat16" if self.on_gpu else "float32")
-        eight_bits = precision == "float8"
-        kind = torch.bfloat16 if eight_bits else getattr(torch, precision)
-        model = checkpoint.load(self._model_folder, dtype=kind).model.to(device)
+        model = checkpoint.load(self._model_folder, dtype=getattr(torch, precision)).model.to(device)
         settings = self._processor.settings
-        model.for_encoding(settings.mean, settings.deviation, eight_bits)
+        model.for_encoding(settings.mean, settings.deviation)
         if self.options.compile:
             model.compile_layers()
         return model

@@ -15,7 +15,6 @@ from vsplade.encode.modernvbert.pooling import max_logits, sparse_weights
 from vsplade.encode.modernvbert.query import SPECIAL_TOKENS
 from vsplade.encode.modernvbert.text_tower import TextTower
 from vsplade.encode.modernvbert.tower import Tower
-from vsplade.encode.modernvbert.tower_eight import EightBitTower
 from vsplade.errors import InputError
 
 ACTIVATIONS = ("softplus", "log1p_relu", "relu", "one")
@@ -173,16 +172,15 @@ class SpladeModel(nn.Module):
             seen = self.body.vision_model(pixel_values=tiles.to(self.body.dtype)).last_hidden_state
         return self.body.connector(seen).flatten(0, 1)
 
-    def for_encoding(self, mean: float, deviation: float, eight_bits: bool = False) -> bool:
+    def for_encoding(self, mean: float, deviation: float) -> bool:
         """Take the faster forward passes from now on, where they know the layers' kind. Where this says so,
         ``tiles`` are bytes, to be normalised with this mean and deviation. The weights must not change
-        any more, nor move. ``eight_bits`` is for products of the vision tower.
+        any more, nor move.
         """
         if TextTower.fits(self.body.text_model):
             self.text_tower = TextTower(self.body.text_model)
         if Tower.fits(self.body.vision_model):
-            kind = EightBitTower if eight_bits else Tower
-            self.tower = kind(self.body.vision_model, mean, deviation)
+            self.tower = Tower(self.body.vision_model, mean, deviation)
         return self.tower is not None
 
     def compile_layers(self) -> None:

@@ -72,29 +72,6 @@ def attend(qkv: Tensor, packing: Packing, heads: int, window: int) -> tuple[Tens
     return out.reshape(len(qkv), -1), (out, sums, seed, unused)
 
 
-def attend_back(to_out: Tensor, qkv: Tensor, kept: Kept, packing: Packing, heads: int, window: int) -> Tensor:
-    """The gradient of ``qkv``."""
-    q, k, v = qkv.view(len(qkv), 3, heads, -1).unbind(1)
-    given = to_out.reshape(len(qkv), heads, -1)
-    if not can_pack(qkv.device, qkv.dtype):
-        (chances,) = kept
-        q, k, v, given = (part.to(chances.dtype) for part in (q, k, v, given))
-        to_chances = torch.einsum("qhd,khd->hqk", given, v)
-        scores = chances * (to_chances - (to_chances * chances).sum(-1, keepdim=True)) * q.shape[-1] ** -0.5
-        parts = (
-            torch.einsum("hqk,khd->qhd", scores, k),
-            torch.einsum("hqk,qhd->khd", scores, q),
-            torch.einsum("hqk,qhd->khd", chances, given),
-        )
-    else:
-        out, sums, seed, unused = kept
-        parts = torch.ops.aten._flash_attention_backward(
-            given, q, k, v, out, sums, packing.starts, packing.starts, packing.length, packing.length, 0.0,
-            False, seed, unused, window_size_left=window, window_size_right=window,
-        )  # fmt: skip
-    return torch.stack(parts, 1).view(len(qkv), -1).to(qkv.dtype)
-
-
 def _chances(q: Tensor, k: Tensor, packing: Packing, window: int) -> Tensor:
     """(heads, rows, rows): by torch's plain operations, to compare with; in float32 at least."""
     q, k = (part.to(torch.promote_types(part.dtype, torch.float32)) for part in (q, k))

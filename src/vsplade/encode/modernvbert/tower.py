@@ -3,7 +3,7 @@
 A layer is seven kernels: norm, one product for queries, keys and values, attention, product added to the
 residual stream in place, norm, product with GELU, product added in place. The biases of what is added are the
 same at all positions: they are summed up beforehand and join the stream inside the next norm. Training takes
-it, too, while nothing in here learns (``train.fast_layers``).
+it, too, while nothing in here learns (``train.passes``).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ hashed as its day, month and year, however it is written (``dates``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -61,8 +61,6 @@ DOUBT_SHARED = 0.8
 """The chances of three pieces of one word are multiplied, to this power: so they count nearly as those of two
 do. The same for the runs of numbers and codes. So the second best reading of a doubtful one is kept, too
 (docs/log.md)."""
-AT_ONCE = 1024
-"""Terms whose surroundings are gone through at a time: bounds the memory on a page full of noise."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +223,8 @@ class Neighbours:
 
     def on_page(self, cells: Cells) -> Standing:
         """Every two cells of a copy of the page that may hold neighbours, and the whole words among them."""
+        from vsplade.encode.reader.page_loops import near_on_line  # here, for it loads numba
+
         term, chance = cells.term[:, :CANDIDATES], cells.probability[:, :CANDIDATES]
         row, column = np.nonzero((chance > DOUBTFUL) & self.heavy[term])
         term, chance = term[row, column], chance[row, column].astype(np.float64)
@@ -232,24 +232,24 @@ class Neighbours:
         em = np.clip(cells.em[row], *TYPE)
         copy = np.unique(cells.pixel[row, 0], return_inverse=True)[1].reshape(-1)
         place[:, 1] += copy * (2 * TYPE[1] + place[:, 1].max(initial=0.0))  # copies below each other
-        lefts, rights, joins = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
-        for left, right in on_one_line(place[:, 1], em):
-            gap = (place[right, 0] - place[left, 0]) / em[left]
-            ahead = gap > 0
-            gap -= (self.width[term[left]] + self.width[term[right]]) / 2
-            inside = self.went_on[term[right]]  # of a word or a long number
-            goes_on = self.goes_on[term[left]]
-            numbers = self.number[term[left]].astype(np.int8) + self.number[term[right]]
-            apart = np.where(numbers == 2, min(TIGHT, self.gap), self.gap)
-            widest = np.where(inside, np.where(goes_on & (numbers == 2), DIGITS_GAP, PIECE_GAP), apart)
-            fits = ahead & (gap > np.where(inside, PIECE_OVERLAP, CLOSEST)) & (gap < widest)
-            fits &= (goes_on == inside) | (self.digits[term[left]] & inside)
-            fits &= np.abs(np.log2(em[right] / em[left])) < SAME_TYPE
-            joined = np.where(inside, goes_on & (numbers != 1), (numbers > 0) & (gap < TIGHT))
-            lefts.append(left[fits])
-            rights.append(right[fits])
-            joins.append(joined[fits])
-        left, right, joined = np.concatenate(lefts), np.concatenate(rights), np.concatenate(joins)
+        x = np.ascontiguousarray(place[:, 0])
+        widest = float(self.width[term].max(initial=0.0))
+        ahead = (max(self.gap, DIGITS_GAP, PIECE_GAP, TIGHT) + widest) * em.astype(
+            np.float64
+        ) + 1  # and no cell is lost
+        left, right = near_on_line(place[:, 1], (LINE * em).astype(np.float64), x, np.zeros(len(x)), ahead)
+        gap = (x[right] - x[left]) / em[left]
+        gap -= (self.width[term[left]] + self.width[term[right]]) / 2
+        inside = self.went_on[term[right]]  # of a word or a long number
+        goes_on = self.goes_on[term[left]]
+        numbers = self.number[term[left]].astype(np.int8) + self.number[term[right]]
+        apart = np.where(numbers == 2, min(TIGHT, self.gap), self.gap)
+        farthest = np.where(inside, np.where(goes_on & (numbers == 2), DIGITS_GAP, PIECE_GAP), apart)
+        fits = (gap > np.where(inside, PIECE_OVERLAP, CLOSEST)) & (gap < farthest)
+        fits &= (goes_on == inside) | (self.digits[term[left]] & inside)
+        fits &= np.abs(np.log2(em[right] / em[left])) < SAME_TYPE
+        joined = np.where(inside, goes_on & (numbers != 1), (numbers > 0) & (gap < TIGHT))
+        left, right, joined = left[fits], right[fits], joined[fits]
         pairs = Pairs(
             self._hashed(term[left], term[right]), chance[left] * chance[right], row[left], row[right]
         )
@@ -313,19 +313,3 @@ def _spots(term: NDArray[Any], place: NDArray[np.float64]) -> NDArray[np.int64]:
     spots = np.zeros(len(term), np.int64)
     spots[order[1:]] = np.cumsum(apart)
     return spots
-
-
-def on_one_line(
-    height: NDArray[np.float64], em: NDArray[np.float32] | NDArray[np.float64]
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Every two places that are at one height, give or take: rows of the one and of the other."""
-    order = np.argsort(height, kind="stable")
-    height, reach = height[order], LINE * em[order]
-    first = np.searchsorted(height, height - reach)
-    count = np.searchsorted(height, height + reach, side="right") - first
-    for start in range(0, len(order), AT_ONCE):
-        many = count[start : start + AT_ONCE]
-        one = np.repeat(np.arange(start, start + len(many)), many)
-        before = np.repeat(np.cumsum(many) - many, many)
-        other = np.arange(len(one)) - before + np.repeat(first[start : start + AT_ONCE], many)
-        yield order[one], order[other]

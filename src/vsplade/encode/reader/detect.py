@@ -9,7 +9,7 @@ on the page and is too small on a copy counts as blank there.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.reader import ink_windows
-from vsplade.encode.reader.ink_windows import BLOCK, CELL, Rectangle
+from vsplade.encode.reader.ink_windows import BLOCK, CELL, FOLD, Rectangle
 from vsplade.encode.reader.orientation import Reading
 from vsplade.encode.reader.second_look import (
     laid_back,
@@ -32,7 +32,6 @@ from vsplade.encode.reader.second_look import (
 if TYPE_CHECKING:
     from PIL import Image
 
-FOLD = 4
 HEAD_ROWS = 64
 """Cells named at a time: their logits over the vocabulary stay in the cache."""
 LEAST_READ = 3.0
@@ -108,22 +107,21 @@ def fold(picture: NDArray[Any]) -> NDArray[Any]:
 
 def at_size(grey: Image.Image, edge: int) -> Image.Image:
     """The page at the size that it is read at."""
-    from vsplade.pages import fit
+    from vsplade.pages.lanczos import fit_grey  # here, for it loads numba: questions do not need it
 
-    return fit(grey, edge, enlarge=True)
+    return fit_grey(grey, edge, enlarge=True)
 
 
 class CellReader:
     def __init__(self, folder: Path, config: dict[str, Any], edge: int) -> None:
         """``edge`` is the longest edge that most pages are read at, in pixels."""
         self._config, self._edge = config, edge
-        self._trunk, self._head, self._size = (
-            onnx_session(folder / name) for name in ("trunk.onnx", "head.onnx", "size.onnx")
-        )
+        self._trunk, self._size = (onnx_session(folder / name) for name in ("trunk.onnx", "size.onnx"))
+        self._name = namer(folder / "head.onnx", int(config["best"]))
 
     def read(self, image: Image.Image) -> Cells:
         """Every word cell of a page, over all the sizes it is read at."""
-        grey = stretched(image.convert("L"))
+        grey = stretched(image if image.mode == "L" else image.convert("L"))
         page = read = at_size(grey, self._edge)
         words = self.find_words(page)
         em = self.type_sizes(words)
@@ -194,30 +192,32 @@ class CellReader:
 
     @staticmethod
     def _copy(page: Image.Image, scale: float) -> Image.Image:
-        from vsplade.pages import fit
+        from vsplade.pages.lanczos import fit_grey
 
-        return fit(page, max(BLOCK, round(max(page.size) * scale)))
+        return fit_grey(page, max(BLOCK, round(max(page.size) * scale)))
 
     def find_words(self, copy: Image.Image, known: NDArray[np.bool_] | None = None) -> Words:
         """Where words stand on a copy; ``known`` cells of it need not be looked at."""
-        grey = np.asarray(copy)
+        from vsplade.encode.reader.window_loops import folded, gathered
+        from vsplade.pages import grey_levels
+
+        grey = grey_levels(copy)
         padding = ((0, -grey.shape[0] % BLOCK), (0, -grey.shape[1] % BLOCK))
-        padded = np.pad(grey, padding, mode="edge")
+        padded = np.pad(grey, padding, mode="edge") if any(map(any, padding)) else grey
         width = self._config["network"]["middle"] + self._config["network"]["coarse"]
-        places, chances = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.float32)]
+        places, logits = [np.zeros((2, 0), np.int64)], [np.zeros(0, np.float32)]
         features = [np.zeros((0, width), np.float32)]
         shown, owner = ink_windows.windows(padded, known)
         for number, (top, left, bottom, right) in enumerate(shown):
             window = padded[top * CELL : bottom * CELL, left * CELL : right * CELL]
-            dark = fold(255 - window).astype(np.float32) / 255
-            word, fine, coarse = self._trunk.run(None, {"picture": dark})
+            word, fine, coarse = self._trunk.run(None, {"picture": folded(window)})
             own = owner[top:bottom, left:right] == number
             rows, columns = np.nonzero((word[0] > self._config["floor"]) & own)
-            seen = np.concatenate([fine[0][:, rows, columns], coarse[0][:, rows // 2, columns // 2]])
-            features.append(np.ascontiguousarray(seen.T))
-            chances.append(1 / (1 + np.exp(-word[0][rows, columns])))
-            places.append(np.stack([columns + left, rows + top], 1) * CELL)
-        place, chance = np.concatenate(places), np.concatenate(chances)
+            features.append(gathered(fine[0], coarse[0], rows, columns))
+            logits.append(word[0][rows, columns])
+            places.append(np.stack([columns + left, rows + top]))
+        place = np.concatenate(places, axis=1).T * CELL
+        chance = np.asarray(1 / (1 + np.exp(-np.concatenate(logits))), np.float32)
         return Words(place, chance, np.concatenate(features), copy.size, shown, owner)
 
     def type_sizes(self, words: Words) -> NDArray[np.float32]:
@@ -229,22 +229,37 @@ class CellReader:
 
     def name(self, copies: Sequence[Words]) -> Cells:
         """The best few terms of each cell, of all copies together: few cells stand on the small ones."""
-        best = int(self._config["best"])
-        probabilities, terms = [np.zeros((0, best), np.float32)], [np.zeros((0, best), np.int32)]
-        ems = [np.zeros(0, np.float32)]
-        features = np.concatenate([words.features for words in copies])
-        for at in range(0, len(features), HEAD_ROWS):
-            rows = features[at : at + HEAD_ROWS]
-            probability, term, em = self._head.run(None, {"features": rows})
-            probabilities.append(probability)
-            terms.append(term)
-            ems.append(em)
+        probability, term, em = self._name(np.concatenate([words.features for words in copies]))
         pixel = np.concatenate([words.pixel for words in copies])
         middle = np.concatenate([(words.place + CELL / 2) * words.pixel for words in copies])
         chance = np.concatenate([words.chance for words in copies])
-        probability = np.concatenate(probabilities) * chance[:, None] ** self._config["doubt"]
-        columns = (probability, np.concatenate(terms), np.concatenate(ems))
-        return Cells(middle.astype(np.float32), pixel, *columns, chance)
+        probability = probability * chance[:, None] ** self._config["doubt"]
+        return Cells(middle.astype(np.float32), pixel, probability, term, em, chance)
+
+
+Named = tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]
+"""The chances of each cell's best few terms, these terms, and the em of the type there."""
+
+
+def namer(head: Path, best: int) -> Callable[[NDArray[np.float32]], Named]:
+    """What names cells by their features: compiled loops where the processor can, else onnxruntime.
+
+    ``best`` is how many terms the file's graph gives.
+    """
+    from vsplade.encode.reader.term_namer import TermNamer
+    from vsplade.encode.reader.term_scan import BEST, has_instruction
+
+    if best == BEST and has_instruction() and (found := TermNamer.load(head)) is not None:
+        return found.name
+    session = onnx_session(head)
+
+    def name(features: NDArray[np.float32]) -> Named:
+        starts = range(0, max(1, len(features)), HEAD_ROWS)
+        parts = [session.run(None, {"features": features[at : at + HEAD_ROWS]}) for at in starts]
+        chances, terms, ems = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return chances, terms, ems
+
+    return name
 
 
 def onnx_session(path: Path) -> Any:

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 CELL = 8
 BLOCK = 16
 """Windows begin and end at its multiples: two cells, the coarsest grid of the network."""
+FOLD = 4
+"""Pixels each way that become channels of the network's first layer."""
 CONTRAST = 16
 """Difference of two neighbouring pixels (of 255) that makes an edge."""
 EDGES = 2
@@ -35,19 +37,6 @@ DEEPEST = 40
 Rectangle = tuple[int, int, int, int]  # top, left, bottom, right in cells
 
 
-def _edges(pixels: NDArray[np.uint8], others: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """1 where two pixels differ, else 0."""
-    return (np.maximum(pixels, others) - np.minimum(pixels, others) > CONTRAST).view(np.uint8)
-
-
-def _by_cell(marks: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """How many marks each cell has, 64 at most."""
-    rows, columns = marks.shape[0] // CELL, marks.shape[1] // CELL
-    lines = marks.reshape(rows, CELL, -1).sum(axis=1, dtype=np.uint8)  # first down: it runs along memory
-    counts: NDArray[np.uint8] = lines.reshape(rows, columns, CELL).sum(axis=2, dtype=np.uint8)
-    return counts
-
-
 def _around(counts: NDArray[np.uint16]) -> NDArray[np.uint16]:
     """Sums over each cell and its eight neighbours."""
     down = counts.copy()
@@ -61,26 +50,11 @@ def _around(counts: NDArray[np.uint16]) -> NDArray[np.uint16]:
 
 def ink_cells(grey: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """(rows, columns) of cells; ``grey`` has sides that are multiples of CELL."""
-    marks = np.zeros(grey.shape, np.uint8)
-    marks[:, 1:] = _edges(grey[:, 1:], grey[:, :-1])
-    across = _by_cell(marks)
-    marks[0] = 0
-    marks[1:] = _edges(grey[1:], grey[:-1])
-    down = _by_cell(marks)
+    from vsplade.encode.reader.page_loops import edges  # here, for it loads numba
+
+    across, down = edges(grey, CELL, CONTRAST)
     inked = (across >= EDGES) & (down >= EDGES)
     return np.asarray(inked & (_around((across + down).astype(np.uint16)) > DUST), np.bool_)
-
-
-def _runs(filled: NDArray[np.bool_], gap: int) -> list[tuple[int, int]]:
-    """Stretches of True, joined where less than ``gap`` False lie between them."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], filled, [False]]).astype(np.int8)))
-    stretches: list[tuple[int, int]] = []
-    for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-        if stretches and start - stretches[-1][1] < gap:
-            stretches[-1] = (stretches[-1][0], end)
-        else:
-            stretches.append((start, end))
-    return stretches
 
 
 def window(part: Rectangle, shape: tuple[int, ...]) -> Rectangle:
@@ -125,11 +99,13 @@ def _join(bands: list[list[Rectangle]], shape: tuple[int, ...]) -> list[Rectangl
 
 def _split(inked: NDArray[np.bool_], part: Rectangle, depth: int, whole: bool) -> list[Rectangle]:
     """Cut down the page at even depths and across it at odd ones; ``whole`` if the last cut found nothing."""
+    from vsplade.encode.reader.page_loops import runs
+
     top, left, bottom, right = part
     down = depth % 2 == 0
     gap = (GAP_DOWN if down else GAP_ACROSS) if depth < DEEPEST else max(inked.shape)
-    runs = _runs(np.asarray(inked[top:bottom, left:right].any(axis=1 if down else 0)), gap)
-    bands = [(top + a, left, top + b, right) if down else (top, left + a, bottom, left + b) for a, b in runs]
+    found = runs(inked, part, down, gap)
+    bands = [(top + a, left, top + b, right) if down else (top, left + a, bottom, left + b) for a, b in found]
     if not bands or (len(bands) == 1 and whole):
         return bands
     if len(bands) == 1:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 DOUBTFUL = 0.48
 """Pages that are read less surely than this may be turned. Of 210 scans and slides 97 in 100 are read more
 surely upright, and 3 of 630 so when turned."""
+AGREED = 0.87
+"""Pages of which the reader is so much at one with itself about its words are not turned, however unsurely
+they are read. Of 960 turned pages none is; of 64 slides that are read with doubt as they are, 24."""
 BETTER = 1.15
 """Times as sure as it is read without: so much a page must gain by a turn."""
 ENOUGH = 0.2
@@ -74,19 +77,32 @@ class Reading:
     chance: float
     squared: float
     """Of the squares: words, each counted by how sure it is."""
+    named: float
+    """Of the products with the chance of all terms that were named there."""
 
     @classmethod
     def of(cls, cells: Cells) -> Reading:
         best = cells.probability[:, 0].astype(np.float64)
-        return cls(len(best), float(best.sum()), float((best**2).sum()))
+        named = float(best @ cells.probability.sum(1))
+        return cls(len(best), float(best.sum()), float((best**2).sum()), named)
 
     def and_(self, other: Reading) -> Reading:
-        return Reading(self.places + other.places, self.chance + other.chance, self.squared + other.squared)
+        return Reading(
+            self.places + other.places,
+            self.chance + other.chance,
+            self.squared + other.squared,
+            self.named + other.named,
+        )
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the page may be turned, as far as its reading tells."""
         return self.has_words and self.certainty < DOUBTFUL
+
+    @property
+    def may_be_turned(self) -> bool:
+        """As far as its reading tells. Of faint words or a picture it is doubtful whether they are words; of
+        a turned page, which words: several are named at one place."""
+        return self.is_doubtful and self.squared < AGREED * self.named
 
     @property
     def has_words(self) -> bool:
@@ -182,7 +198,7 @@ def find_pose(image: Image.Image, as_it_is: Reading, words: WordPlaces, edge: in
     from vsplade.pages import fit
 
     page = fit(image.convert("L"), edge, enlarge=True)
-    if as_it_is.is_doubtful:
+    if as_it_is.may_be_turned:
         skew = 0.0 - line_skew(image, "across", "down")
         turns = [Pose(quarters) for quarters in (1, 2, 3)]
         turns += [Pose(quarters, skew) for quarters in range(4) if skew]
@@ -247,14 +263,16 @@ def line_skew(image: Image.Image, *directions: str) -> float:
     from vsplade.pages import grey_levels
 
     every = max(1, round(max(image.size) / LINES_EDGE))
-    grey = grey_levels(image)[::every, ::every].astype(np.int16)
+    grey = np.ascontiguousarray(grey_levels(image)[::every, ::every])
     sides = {"across": grey, "down": np.rot90(grey)}
     return max(_steepest(*_edges_of(sides[direction])) for direction in directions)[1]
 
 
-def _edges_of(grey: NDArray[np.int16]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _edges_of(grey: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """x and y of the pixels that differ from the one above, or of some of them."""
-    places = np.flatnonzero(np.abs(np.diff(grey, axis=0)) > CONTRAST)
+    step = np.maximum(grey[1:], grey[:-1])
+    step -= np.minimum(grey[1:], grey[:-1])
+    places = np.flatnonzero(step > CONTRAST)
     if len(places) > MOST_EDGES:
         places = places[np.linspace(0, len(places) - 1, MOST_EDGES).astype(np.int64)]
     y, x = np.divmod(places, grey.shape[1])
@@ -282,8 +300,10 @@ def _steepness(
 ) -> NDArray[np.int64]:
     """How steep the profile is at each angle; all at once, because this is done for every page."""
     turn = np.radians(angles).astype(np.float32)[:, None]
-    height = np.cos(turn) * y + np.sin(turn) * x
-    row = (height - height.min(axis=1, keepdims=True)).astype(np.int64)
+    height = np.cos(turn) * y
+    height += np.sin(turn) * x
+    height -= height.min(axis=1, keepdims=True)
+    row = height.astype(np.int64)
     rows, many = int(row.max()) + 2, len(angles)
     row += np.arange(many)[:, None] * rows
     profiles = np.bincount(row.ravel(), minlength=many * rows).reshape(many, rows)

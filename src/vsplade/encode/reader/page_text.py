@@ -8,6 +8,7 @@ are joined here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vsplade.encode.reader.bigrams import on_one_line
+from vsplade.encode.reader.bigrams import LINE
 from vsplade.encode.reader.boxes import ABOVE, BELOW, TYPE, width_of
 from vsplade.encode.tokenizer import GOES_ON, Tokenizer, letters_of
 from vsplade.types import Box
@@ -38,6 +39,8 @@ PIECE_GAP = 1.2
 """Em between two pieces of one word, at most: letters may stand between them."""
 SAME_TYPE = 0.6
 """Octaves by which the type of one line may differ."""
+FARTHEST = 2.0
+"""Em between two pieces that are looked at together, at most: more than any of the gaps here."""
 LINE_GAP = 1.9
 """Em from one line of a block to the next, at most."""
 
@@ -81,10 +84,11 @@ class PageText:
         self._went_on = np.array([token.startswith(GOES_ON) for token in tokens])
         self._width = np.array([width_of(letters) for letters in self._letters])
 
-    def lines(self, cells: Cells) -> list[list[Word]]:
-        """The page's words, a list for each line, in reading order."""
-        pieces, ratio = self._pieces(cells)
-        return [self._words(pieces, line, ratio) for line in in_order(pieces, self._lines(pieces))]
+    def texts(self, cells: Cells) -> list[str]:
+        """The page's words in reading order, without their places."""
+        pieces, _ = self._pieces(cells)
+        lines = in_order(pieces, self._lines(pieces))
+        return [self._text(pieces, rows) for line in lines for rows in self._by_word(pieces, line)]
 
     def terms(self, cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The terms of the page in reading order, and how sure each is."""
@@ -105,49 +109,52 @@ class PageText:
 
     def _lines(self, pieces: Pieces) -> list[list[int]]:
         """Rows of pieces that follow one another on a line, from left to right."""
-        after = np.full(len(pieces.x), -1)
-        nearest = np.full(len(pieces.x), np.inf)
-        before = np.full(len(pieces.x), -1)
-        lefts, rights, gaps = [], [], []
-        for left, right in on_one_line(pieces.y, pieces.em):
-            gap = pieces.x[right] - pieces.x[left]
-            ahead = gap > 0
-            gap = gap - (pieces.width[left] + pieces.width[right]) / 2
-            inside = self._goes_on[pieces.term[left]] & self._went_on[pieces.term[right]]
-            gap /= pieces.em[left]
-            fits = ahead & (gap < np.where(inside, PIECE_GAP, WORD_GAP))
-            fits &= np.abs(np.log2(pieces.em[right] / pieces.em[left])) < SAME_TYPE
-            lefts.append(left[fits])
-            rights.append(right[fits])
-            gaps.append((pieces.x[right] - pieces.x[left])[fits])
-        if lefts:
-            left, right, gap = np.concatenate(lefts), np.concatenate(rights), np.concatenate(gaps)
-            for row in np.argsort(gap, kind="stable"):  # the nearest neighbours find each other first
-                one, other = left[row], right[row]
-                if after[one] < 0 and before[other] < 0:
-                    after[one], before[other], nearest[one] = other, one, gap[row]
-        return [list(_follow(int(first), after)) for first in np.flatnonzero(before < 0)]
+        after, before = [-1] * len(pieces.x), [-1] * len(pieces.x)
+        from vsplade.encode.reader.page_loops import near_on_line
+
+        half = pieces.width / 2
+        ahead = half + half.max(initial=0.0) + FARTHEST * pieces.em
+        left, right = near_on_line(pieces.y, LINE * pieces.em, pieces.x, np.zeros(len(half)), ahead)
+        apart = pieces.x[right] - pieces.x[left]
+        gap = (apart - (pieces.width[left] + pieces.width[right]) / 2) / pieces.em[left]
+        inside = self._goes_on[pieces.term[left]] & self._went_on[pieces.term[right]]
+        fits = gap < np.where(inside, PIECE_GAP, WORD_GAP)
+        fits &= np.abs(np.log2(pieces.em[right] / pieces.em[left])) < SAME_TYPE
+        rows = np.flatnonzero(fits)
+        nearest = rows[np.argsort(apart[rows], kind="stable")]  # the nearest neighbours find each other first
+        for one, other in zip(left[nearest].tolist(), right[nearest].tolist(), strict=True):
+            if after[one] < 0 and before[other] < 0:
+                after[one], before[other] = other, one
+        return [list(_follow(first, after)) for first, left_of in enumerate(before) if left_of < 0]
 
     def _words(self, pieces: Pieces, line: Sequence[int], ratio: float) -> list[Word]:
-        words: list[list[int]] = []
-        for row in line:
-            term = pieces.term[row]
-            if words and self._went_on[term] and self._goes_on[pieces.term[words[-1][-1]]]:
+        return [self._word(pieces, rows, ratio) for rows in self._by_word(pieces, line)]
+
+    def _by_word(self, pieces: Pieces, line: Sequence[int]) -> list[list[int]]:
+        """The rows of a line, those of one word together."""
+        terms = pieces.term[line]
+        joined = self._went_on[terms[1:]] & self._goes_on[terms[:-1]]
+        words = [[line[0]]]
+        for row, is_same_word in zip(line[1:], joined.tolist(), strict=True):
+            if is_same_word:
                 words[-1].append(row)
             else:
                 words.append([row])
-        return [self._word(pieces, rows, ratio) for rows in words]
+        return words
 
     def _word(self, pieces: Pieces, rows: list[int], ratio: float) -> Word:
-        terms = tuple(int(term) for term in pieces.term[rows])
-        left = min(pieces.x[row] - pieces.width[row] / 2 for row in rows)
-        right = max(pieces.x[row] + pieces.width[row] / 2 for row in rows)
-        em = float(pieces.em[rows].mean())
-        middle = float(pieces.y[rows].mean())
-        text = self._letters[terms[0]] if len(rows) == 1 else self._spelled(pieces, rows, (right - left) / em)
+        left, right = _ends(pieces, rows)
+        em, middle = float(pieces.em[rows].mean()), float(pieces.y[rows].mean())
+        text, terms = self._text(pieces, rows), tuple(pieces.term[rows].tolist())
         sides = (left / ratio, middle - ABOVE * em, right / ratio, middle + BELOW * em)
         box = Box(*(min(1.0, max(0.0, float(side))) for side in sides))
         return Word(text, box, float(pieces.chance[rows].min()), terms)
+
+    def _text(self, pieces: Pieces, rows: list[int]) -> str:
+        if len(rows) == 1:
+            return self._letters[int(pieces.term[rows[0]])]
+        left, right = _ends(pieces, rows)
+        return self._spelled(pieces, rows, (right - left) / float(pieces.em[rows].mean()))
 
     def _spelled(self, pieces: Pieces, rows: list[int], wide: float) -> str:
         """The letters of a word of several pieces, which is so many em wide."""
@@ -189,31 +196,37 @@ def _placed(first: str, middle: str, last: str, size: int) -> str | None:
 
 def surest(pieces: Pieces) -> NDArray[np.int64]:
     """Rows of pieces that no surer one lies on, in the order of their certainty."""
-    hidden = np.zeros(len(pieces.x), bool)
-    overlaps: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-    for one, other in on_one_line(pieces.y, pieces.em):
-        apart = np.abs(pieces.x[one] - pieces.x[other])
-        narrow = np.minimum(pieces.width[one], pieces.width[other])
-        near = (pieces.width[one] + pieces.width[other]) / 2 - apart > SAME_PLACE * narrow
-        same = pieces.term[one] == pieces.term[other]
-        near |= same & (apart < SAME_WORD * pieces.em[one] + pieces.width[one] / 3)
-        surer = pieces.chance[one] > pieces.chance[other]
-        surer |= (pieces.chance[one] == pieces.chance[other]) & (one < other)
-        overlaps.append((one[near & surer], other[near & surer]))
-    if overlaps:
-        sure = np.concatenate([one for one, _ in overlaps])
-        less = np.concatenate([other for _, other in overlaps])
-        order = np.lexsort((less, -pieces.chance[sure]))
-        for one, other in zip(sure[order].tolist(), less[order].tolist(), strict=True):
-            if not hidden[one]:
-                hidden[other] = True
-    return np.flatnonzero(~hidden)
+    from vsplade.encode.reader.page_loops import near_on_line
+
+    half = pieces.width / 2
+    around = np.maximum(half + half.max(initial=0.0), FARTHEST * pieces.em + pieces.width)
+    one, other = near_on_line(pieces.y, LINE * pieces.em, pieces.x, around, around)
+    apart = np.abs(pieces.x[one] - pieces.x[other])
+    narrow = np.minimum(pieces.width[one], pieces.width[other])
+    near = (pieces.width[one] + pieces.width[other]) / 2 - apart > SAME_PLACE * narrow
+    same = pieces.term[one] == pieces.term[other]
+    near |= same & (apart < SAME_WORD * pieces.em[one] + pieces.width[one] / 3)
+    surer = pieces.chance[one] > pieces.chance[other]
+    surer |= (pieces.chance[one] == pieces.chance[other]) & (one < other)
+    sure, less = one[near & surer], other[near & surer]
+    order = np.lexsort((less, -pieces.chance[sure]))
+    hidden = [False] * len(pieces.x)
+    for row, below in zip(sure[order].tolist(), less[order].tolist(), strict=True):
+        if not hidden[row]:
+            hidden[below] = True
+    return np.flatnonzero(~np.array(hidden, np.bool_))
 
 
-def _follow(row: int, after: NDArray[np.int64]) -> Iterator[int]:
+def _ends(pieces: Pieces, rows: list[int]) -> tuple[float, float]:
+    """The left and the right end of a word."""
+    middle, half = pieces.x[rows], pieces.width[rows] / 2
+    return float((middle - half).min()), float((middle + half).max())
+
+
+def _follow(row: int, after: Sequence[int]) -> Iterator[int]:
     while row >= 0:
         yield row
-        row = int(after[row])
+        row = after[row]
 
 
 @dataclass
@@ -232,26 +245,32 @@ class Block:
 def find_blocks(pieces: Pieces, lines: list[list[int]]) -> list[Block]:
     """Lines below each other in one size of type are a block."""
     blocks: list[Block] = []
-    lines = sorted(lines, key=lambda line: float(np.mean(pieces.y[line])))
-    for line in lines:
+    middles = [float(pieces.y[line].mean()) for line in lines]
+    for number in sorted(range(len(lines)), key=middles.__getitem__):
+        line, middle = lines[number], middles[number]
         left = float(pieces.x[line[0]] - pieces.width[line[0]] / 2)
         right = float(pieces.x[line[-1]] + pieces.width[line[-1]] / 2)
-        middle, em = float(np.mean(pieces.y[line])), float(np.mean(pieces.em[line]))
-        best = None
-        for block in blocks:
-            overlap = min(right, block.right) - max(left, block.left)
-            near = 0 < middle - block.bottom < LINE_GAP * max(em, block.em)
-            alike = abs(np.log2(em / block.em)) < SAME_TYPE
-            if near and alike and overlap > 0.3 * min(right - left, block.right - block.left):
-                best = block
-        if best is None:
+        em = float(pieces.em[line].mean())
+        block = next(
+            (last for last in reversed(blocks) if _goes_on_with(last, left, right, middle, em)), None
+        )
+        if block is None:
             blocks.append(Block(left, middle, right, middle, em, [line]))
         else:
-            best.left, best.right = min(best.left, left), max(best.right, right)
-            best.bottom = middle
-            best.em = em
-            best.lines.append(line)
+            block.left, block.right = min(block.left, left), max(block.right, right)
+            block.bottom = middle
+            block.em = em
+            block.lines.append(line)
     return blocks
+
+
+def _goes_on_with(block: Block, left: float, right: float, middle: float, em: float) -> bool:
+    """Whether a line is a block's next one."""
+    if not 0 < middle - block.bottom < LINE_GAP * max(em, block.em):
+        return False
+    overlap = min(right, block.right) - max(left, block.left)
+    alike = abs(math.log2(em / block.em)) < SAME_TYPE
+    return alike and overlap > 0.3 * min(right - left, block.right - block.left)
 
 
 def in_order(pieces: Pieces, lines: list[list[int]]) -> list[list[int]]:

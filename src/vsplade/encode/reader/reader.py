@@ -52,10 +52,10 @@ ROWS_OF_THREE = 8
 """The revision from which on pairs know what follows them."""
 SPELLED = 9
 """The revision from which on words are spelled."""
-FORMER = {13: (12, 10, 9, 8, 7)}
-"""Revisions whose indexes the code of a later one can search and extend. 12 spelled fewer words."""
 SAME_MEANING = 12
-"""The revision from which on a page model of meaning makes the same of the same words."""
+"""The revision from which on a page has the directions of today."""
+FORMER = {14: (13, 12, 10, 9, 8, 7)}
+"""Revisions whose indexes the code of a later one can search and extend."""
 OTHER_SPELLER = {
     10: {
         "reader:meaning=false": "reader-ab50e5804133f63f",
@@ -120,8 +120,7 @@ class ReaderEncoder(ReaderQueries):
     def former(self) -> list[ReaderEncoder]:
         """As it was at revisions before, for indexes of that time.
 
-        With meaning they are those of today's page model: another gave directions that no query of today
-        meets.
+        With meaning only the latest: page models before gave directions that no query of today meets.
         """
         found: list[ReaderEncoder] = []
         for revision in FORMER.get(self.revision, ()):
@@ -143,17 +142,27 @@ class ReaderEncoder(ReaderQueries):
     def encode_pages(self, pages: Iterable[Page]) -> Iterator[SparseVector]:
         """As many pages at a time as there are threads; the next ones wait to be asked for."""
         threads = self.options.threads or os.cpu_count() or 1
-        _ = self.cells, self.speller  # loaded once, before the threads ask for them
-        if self._meaning is not None:
-            self._meaning.prepare()
         waiting: deque[Future[SparseVector]] = deque()
         with ThreadPoolExecutor(threads, thread_name_prefix="reader") as pool:
+            prepared = pool.submit(self._prepare)  # while the first pages are rendered
+
+            def encode(image: Image.Image) -> PageVector:
+                prepared.result()
+                return self._encode_page(image)
+
             for page in pages:
-                waiting.append(pool.submit(self._encode_page, page.image))
+                waiting.append(pool.submit(encode, page.image))
                 if len(waiting) > threads:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
+            prepared.result()
+
+    def _prepare(self) -> None:
+        """Load what pages need, once, before several threads ask for it."""
+        _ = self.cells, self.speller, self.page_text, self._neighbours, self._worth
+        if self._meaning is not None:
+            self._meaning.prepare()
 
     def _encode_page(self, image: Image.Image) -> PageVector:
         pose, cells = self.find_upright(image)
@@ -170,8 +179,7 @@ class ReaderEncoder(ReaderQueries):
         """What the page is about."""
         if self._meaning is None:
             return None
-        lines = self.page_text.lines(cells)
-        return self._meaning.encode_page([word.text for line in lines for word in line])
+        return self._meaning.encode_page(self.page_text.texts(cells))
 
     @cached_property
     def page_text(self) -> PageText:
@@ -266,7 +274,7 @@ class ReaderEncoder(ReaderQueries):
         """The same as the reader names its words, before any is spelled."""
         cells = self._read(image)
         reading = Reading.of(cells)
-        if not (reading.is_doubtful or (reading.has_words and is_askew(image))):
+        if not (reading.may_be_turned or (reading.has_words and is_askew(image))):
             return AS_IT_IS, cells
         pose = find_pose(image, reading, WordPlaces.of(cells), self.reading_edge, self._read_samples)
         return pose, cells if pose == AS_IT_IS else self._read(pose.turned(image))

@@ -31,17 +31,30 @@ FAINT, MOST_STRETCHED = 64, 4
 """Levels between the darkest and the lightest of a page, at most, for it to be stretched; and how far."""
 SPECKS = 0.0002
 """Share of the pixels that may be darker or lighter than that."""
+SOME = 16
+"""One row in so many shows that most pages are not faint."""
 
 
 def stretched(grey: Image.Image) -> Image.Image:
     """The page with more contrast where it has next to none, paper white; else as it is."""
-    counts = np.cumsum(grey.histogram())
-    few = SPECKS * counts[-1]
-    low, high = int(np.searchsorted(counts, few, "right")), int(np.searchsorted(counts, counts[-1] - few))
+    from vsplade.pages import grey_levels
+
+    few = SPECKS * grey.width * grey.height
+    low, high = _range(np.bincount(grey_levels(grey)[::SOME].ravel(), minlength=256), few)
+    if high - low >= FAINT:  # more rows can only widen it
+        return grey
+    low, high = _range(np.array(grey.histogram()), few)
     if not 0 < high - low < FAINT:
         return grey
     factor = min(MOST_STRETCHED, 255 / (high - low))
     return grey.point([round(255 - min(255.0, max(0, high - level) * factor)) for level in range(256)])
+
+
+def _range(counts: NDArray[np.int64], few: float) -> tuple[int, int]:
+    """The levels below and above which no more than a few pixels lie."""
+    running = np.cumsum(counts)
+    low, high = np.searchsorted(running, few, "right"), np.searchsorted(running, running[-1] - few)
+    return int(low), int(high)
 
 
 def part_of(

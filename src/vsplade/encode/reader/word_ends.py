@@ -7,8 +7,6 @@ Loaded when the first word is looked for: a process that only searches never wai
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -30,21 +28,13 @@ FARTHEST = 1e6
 """Pixels: no page is so large, and beyond whole numbers end."""
 
 
-def _compiled(loop: Any) -> Any:
-    """Kept from one start to the next, where a folder for that can be written."""
-    try:
-        return njit(nogil=True, cache=True)(loop)
-    except RuntimeError:
-        return njit(nogil=True)(loop)
-
-
 def word_at(grey: NDArray[np.uint8], x: float, y: float, em: float, gap: float = GAP) -> Place | None:
     """The word whose ink is at this place, in type of about this size; None where no gap tells its ends."""
     left, top, right, bottom = _word(grey, x, y, em, gap)
     return (left, top, right, bottom) if right > left else None
 
 
-@_compiled
+@njit(nogil=True, cache=True)
 def _part(grey, left, right, top, bottom):
     """The pixels of a part of the page: where it begins, and before where it ends; and the level of its
     paper, which is that of most pixels.
@@ -63,7 +53,7 @@ def _part(grey, left, right, top, bottom):
     return x, right, y, bottom, paper
 
 
-@_compiled
+@njit(nogil=True, cache=True)
 def _middle(grey, left, right, y, em):
     """The height of the middle of the ink, near ``y``."""
     left, right, top, bottom, paper = _part(grey, left, right, y - em / 2, y + em / 2)
@@ -77,7 +67,7 @@ def _middle(grey, left, right, y, em):
     return top + weighed / total if total else y
 
 
-@_compiled
+@njit(nogil=True, cache=True)
 def _ends(grey, x, y, em, gap):
     """Left and right of the word at this place; 0, 0 where no gap tells them."""
     start, end, top, bottom, paper = _part(grey, x - REACH * em, x + REACH * em, y - CORE * em, y + CORE * em)
@@ -111,7 +101,7 @@ def _ends(grey, x, y, em, gap):
     return start + left, start + right
 
 
-@_compiled
+@njit(nogil=True, cache=True)
 def _word(grey, x, y, em, gap):
     """Left, top, right, bottom of the word whose ink is there; all 0 where there is none."""
     if not (abs(x) + abs(y) + em < FARTHEST):  # nor are numbers that are none ever a place
@@ -125,7 +115,7 @@ def _word(grey, x, y, em, gap):
     return left - MARGIN * em, y - half, right + MARGIN * em, y + half
 
 
-@_compiled
+@njit(nogil=True, cache=True)
 def words_at(grey, tried, x, y, em, gap, known, share, most):
     """The words at these places of all in turn, and where they stand: each once, ``most`` at most, and none
     that is already ``known`` on so large a ``share`` of its width.

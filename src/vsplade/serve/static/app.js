@@ -72,6 +72,16 @@ function showError(message) {
   $("error").textContent = message ?? "";
 }
 
+// Pages that no search finds until somebody repairs the index: shown as long as that is so.
+function showDamage(damaged) {
+  const files = damaged?.files.slice(0, 10) ?? [];
+  const more = (damaged?.files.length ?? 0) - files.length;
+  const again = files.length ? ` They are of: ${files.join(", ")}${more > 0 ? ` and ${more} more` : ""}.` : "";
+  const text = damaged ? `${damaged.message}${again} Whoever runs this server can repair it with vsplade index --recover.` : "";
+  if ($("damage").textContent !== text) $("damage").textContent = text;
+  $("damage").hidden = !damaged;
+}
+
 function showStart() {
   state.hits = [];
   $("results").replaceChildren();
@@ -100,6 +110,7 @@ function showHits(found, milliseconds, keep) {
 // What the search says beside its pages: which words were found, what was not understood, why nothing came.
 function showSummary(found, milliseconds = 0) {
   const lines = [];
+  if (found) showDamage(found.damaged);
   $("notes").replaceChildren(...(found?.notes ?? []).map((note) => make("li", {}, note)));
   $("notes").hidden = !found?.notes.length;
   if (found?.hits.length) {
@@ -110,7 +121,7 @@ function showSummary(found, milliseconds = 0) {
   if (found?.message) lines.push(make("strong", { class: "message" }, found.message));
   if (found && !found.hits.length && state.filters.length) lines.push(make("span", {}, "Take a filter away, or use other words."));
   const missing = found?.words.some((word) => word.status !== "found");
-  if (missing) lines.push(wordList(found.words, "In the whole index: "));
+  if (missing) lines.push(wordList(found.words, found.damaged ? "Within reach: " : "In the whole index: "));
   $("summary").replaceChildren(...lines);
 }
 
@@ -327,6 +338,7 @@ function setTheme(name) {
 async function loadStatus() {
   state.status = await call("/v1/status");
   const { pages, documents } = state.status;
+  showDamage(state.status.damaged);
   $("count-documents").textContent = documents.toLocaleString("en");
   $("start-text").textContent = `${count(pages, "page")} of ${count(documents, "document")} can be searched.`;
   await loadFacets();

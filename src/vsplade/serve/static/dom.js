@@ -55,12 +55,15 @@ export function snippetNodes({ text, marks }) {
   return nodes;
 }
 
+// Matches that are no words, by their terms.
+const BESIDE_WORDS = { "-1": "what the page is about", "-2": "other pages of its document" };
+
 export function whyTable(matches) {
   const best = Math.max(...matches.map((match) => match.product), 1e-9);
   const rows = matches.map((match) => {
     const bar = make("b");
     bar.style.width = `${(100 * match.product) / best}%`;
-    const name = match.term < 0 ? "what the page is about" : `${match.token}${match.in_part ? " (part of a word)" : ""}`;
+    const name = BESIDE_WORDS[match.term] ?? `${match.token}${match.in_part ? " (part of a word)" : ""}`;
     return make("tr", {}, make("td", {}, name), make("td", {}, match.query_weight.toFixed(2)),
       make("td", {}, match.page_weight.toFixed(3)), make("td", {}, match.product.toFixed(2)),
       make("td", { "aria-hidden": "true" }, make("div", { class: "meter" }, bar)));

@@ -9,7 +9,7 @@ let leave = () => {};
 
 export function openViewer(hit, state, switches) {
   const pages = [{ id: hit.id, page_num: hit.page_num }];
-  now = { q: state.q, switches, name: hit.name, doc_id: hit.doc_id, pages, place: 0, hits: null };
+  now = { q: state.q, filters: state.filters, switches, name: hit.name, doc_id: hit.doc_id, pages, place: 0, hits: null };
   if (!$("viewer").open) $("viewer").showModal();
   $("view-frame").focus();
   show();
@@ -58,7 +58,7 @@ async function show() {
   try {
     const [places, why] = await Promise.all([
       call(pageUrl(page.id, "places", { q: mine.q, ...mine.switches })),
-      call(`/v1/explain?${new URLSearchParams({ q: mine.q, id: page.id, ...mine.switches })}`),
+      call(`/v1/explain?${explained(mine, page)}`),
     ]);
     if (number !== asked) return;
     drawMarks($("view-boxes"), places.marks);
@@ -67,6 +67,13 @@ async function show() {
   } catch (error) {
     if (number === asked) $("view-why").textContent = error.message;
   }
+}
+
+// The same filters as the search had: scores depend on the best page that passes them.
+function explained({ q, filters, switches }, { id }) {
+  const given = new URLSearchParams({ q, id, ...switches });
+  for (const filter of filters) given.append("filter", filter);
+  return given;
 }
 
 function showWhy(why) {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vsplade.errors import InputError
@@ -10,10 +10,38 @@ from vsplade.evaluate.dataset import Dataset, Qrels
 from vsplade.evaluate.measures import measure
 from vsplade.evaluate.runs import Run
 from vsplade.pages import SourceFile, render, usable
-from vsplade.search.rerank import DEPTH, LONGEST_EDGE, rerank_run
+from vsplade.search.rerank import LONGEST_EDGE, Vectors, max_sim
 
 if TYPE_CHECKING:
     from PIL import Image
+
+
+DEPTH = 100
+"""Hits that are ordered anew, as in the paper."""
+
+
+def rerank_scores(
+    query: Vectors, candidates: Sequence[str], page_vectors: Callable[[str], Vectors]
+) -> dict[str, float]:
+    """MaxSim of every candidate, best first; equal scores keep the first stage's order."""
+    scores = {page: max_sim(query, page_vectors(page)) for page in candidates}
+    return dict(sorted(scores.items(), key=lambda item: -item[1]))
+
+
+def rerank_run(
+    run: Mapping[str, Mapping[str, float]],
+    query_vectors: Callable[[str], Vectors],
+    page_vectors: Callable[[str], Vectors],
+    depth: int = DEPTH,
+) -> dict[str, dict[str, float]]:
+    """The ``depth`` best pages of every query, ordered anew; what is below is left out."""
+    if depth < 1:
+        raise InputError(f"At least 1 hit must be reranked, not {depth}.")
+    reranked = {}
+    for query, pages in run.items():
+        best = sorted(pages, key=lambda page: (-pages[page], page))[:depth]
+        reranked[query] = rerank_scores(query_vectors(query), best, page_vectors)
+    return reranked
 
 
 def rerank_dataset(dataset: Dataset, run: Run, model: Any, depth: int = DEPTH) -> Run:

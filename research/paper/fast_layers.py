@@ -1,15 +1,12 @@
-"""The two towers' forward passes for training with adapters: the same numbers as transformers', less work.
+"""The text layers' forward pass for training with adapters: the same numbers as transformers', less work.
 
-Where nothing in the vision tower is learned, its pass for encoding does (``FrozenEyes``). The text layers
-have a pass of their own that can be differentiated and compiled: frozen weights are cast once, masks are made
-once a batch, and pages without padding have none. Both leave the model as it is: ``in_place`` lends them.
+It can be differentiated and compiled. Frozen weights are cast once, masks are made once a batch, and pages
+without padding have none. ``vsplade train`` takes transformers' layers: a folder of one's own PDFs is small.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,14 +15,15 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from research.paper import fused_text
+from research.paper.fused_text import Product
+from research.paper.tower_eight import EightBitTower
 from vsplade.encode.modernvbert.model import SpladeModel
 from vsplade.encode.modernvbert.packed import Packing, can_pack
 from vsplade.encode.modernvbert.text_tower import FULL, TextTower
 from vsplade.encode.modernvbert.tower import Tower
-from vsplade.encode.modernvbert.tower_eight import EightBitTower
-from vsplade.train import fused_text
-from vsplade.train.fused_text import Product
 from vsplade.train.lora import LoraLinear
+from vsplade.train.passes import Passes, frozen_eyes
 
 Norm = tuple[Tensor, Tensor | None]
 
@@ -36,6 +34,8 @@ class Speed:
 
     own_passes: bool = True
     """The passes of this module in place of transformers'."""
+    own_text: bool = True
+    """Without it only a vision tower that does not learn has one: what ``vsplade train`` does."""
     compile: bool = False
     """torch compiles the layers that learn: a minute at the start."""
     kept: int = 0
@@ -51,21 +51,6 @@ def of_text(speed: Speed, frozen_eyes: bool) -> Speed:
     """Where the vision tower learns, too, the way back without padding is not shown to be as exact at full
     size: padding stays (docs/paper-model.md)."""
     return replace(speed, fused=speed.fused and frozen_eyes)
-
-
-class FrozenEyes:
-    """Tiles of bytes to what the vision tower sees, outside of autocast, in the precision of products."""
-
-    def __init__(self, vision: Any, kind: torch.dtype, settings: Any, eight_bits: bool) -> None:
-        same = vision.post_layernorm.weight.dtype == kind
-        tower = EightBitTower if eight_bits else Tower
-        self._tower = tower(
-            vision if same else copy.deepcopy(vision).to(kind), settings.mean, settings.deviation
-        )
-
-    def __call__(self, tiles: Tensor) -> Tensor:
-        with torch.autocast(tiles.device.type, enabled=False):
-            return self._tower(tiles)
 
 
 class LearningText:
@@ -154,38 +139,24 @@ class LearningText:
         return self.frozen[module], module.down.to(self.kind), (module.up * module.share).to(self.kind)
 
 
-class FastLayers:
+def fast_passes(
+    model: SpladeModel, speed: Speed, kind: torch.dtype, checkpointing: bool, settings: Any
+) -> Passes:
     """The passes that a model with adapters can take."""
-
-    def __init__(
-        self, model: SpladeModel, speed: Speed, kind: torch.dtype, checkpointing: bool, settings: Any
-    ) -> None:
-        self.model = model
-        self.eyes: FrozenEyes | None = None
-        self.text: LearningText | None = None
-        vision, text = model.body.vision_model, model.body.text_model
-        frozen = not any(p.requires_grad for p in vision.parameters())
-        if speed.own_passes and frozen and Tower.fits(vision):
-            self.eyes = FrozenEyes(vision, kind, settings, speed.eight_bits)
-        if speed.own_passes and LearningText.fits(text):
-            keep = speed.kept if checkpointing else len(text.layers)
-            self.text = LearningText(text, kind, of_text(speed, frozen), keep)
-        for layer in vision.encoder.layers[: speed.kept]:
-            layer.gradient_checkpointing = False
-        if speed.compile and not frozen:
-            for layer in vision.encoder.layers:
-                layer.compile(dynamic=False)
-
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """The model takes these passes; ``tiles`` are bytes where there are ``eyes``."""
-        model = self.model
-        kept = model.tower, model.text_tower
-        model.tower, model.text_tower = self.eyes or kept[0], self.text or kept[1]
-        try:
-            yield
-        finally:
-            model.tower, model.text_tower = kept
+    vision, text = model.body.vision_model, model.body.text_model
+    frozen = not any(parameter.requires_grad for parameter in vision.parameters())
+    passes = Passes(model)
+    if speed.own_passes:
+        passes.eyes = frozen_eyes(model, kind, settings, EightBitTower if speed.eight_bits else Tower)
+    if speed.own_passes and speed.own_text and LearningText.fits(text):
+        keep = speed.kept if checkpointing else len(text.layers)
+        passes.text = LearningText(text, kind, of_text(speed, frozen), keep)
+    for layer in vision.encoder.layers[: speed.kept]:
+        layer.gradient_checkpointing = False
+    if speed.compile and not frozen:
+        for layer in vision.encoder.layers:
+            layer.compile(dynamic=False)
+    return passes
 
 
 def _layer(

@@ -55,8 +55,8 @@ class EightBitTower(Tower):
 def check_device(device: torch.device) -> None:
     if device.type == "cuda" and torch.cuda.get_device_capability(device) < (9, 0):
         raise InputError(
-            f"precision=float8 needs a GPU with 8-bit products of compute capability 9.0 or above; "
-            f"{torch.cuda.get_device_name(device)} has none. Take precision=bfloat16."
+            f"8-bit products need a GPU of compute capability 9.0 or above; "
+            f"{torch.cuda.get_device_name(device)} has none."
         )
 
 
@@ -80,7 +80,7 @@ def product(rows: Rounded, weight: Rounded, bias: Tensor | None, kind: torch.dty
 def norm_rows(norm: Norm, x: Tensor, added: Tensor | None) -> Rounded:
     """The norm of ``x``, after ``added`` was added to it in place."""
     if kernels_run_on(x):
-        from vsplade.encode.modernvbert.kernels_eight import norm_to_eight
+        from research.paper.kernels_eight import norm_to_eight
 
         return launch_norm_to_eight(norm_to_eight, norm, x, added)
     if added is not None:
@@ -90,7 +90,7 @@ def norm_rows(norm: Norm, x: Tensor, added: Tensor | None) -> Rounded:
 
 def gelu_rows(x: Tensor) -> Rounded:
     if kernels_run_on(x):
-        from vsplade.encode.modernvbert.kernels_eight import gelu_to_eight
+        from research.paper.kernels_eight import gelu_to_eight
 
         return launch_gelu_to_eight(gelu_to_eight, x)
     return round_rows(functional.gelu(x, approximate="tanh"))

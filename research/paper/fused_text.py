@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vsplade.encode.modernvbert.devices import kernels_run_on
-from vsplade.encode.modernvbert.packed import Packing, attend, attend_back
+from vsplade.encode.modernvbert.packed import Kept, Packing, attend, can_pack
 from vsplade.encode.modernvbert.text_tower import gate, rotate
 
 Product = tuple[Tensor, Tensor, Tensor]
@@ -28,7 +28,7 @@ class AddNorm(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.eps, ctx.kind = eps, y.dtype
         if kernels_run_on(x):
-            from vsplade.train.fused_kernels import add_norm_rows
+            from research.paper.fused_kernels import add_norm_rows
 
             whole, out = launch_add_norm(add_norm_rows, x, y, weight, eps)
         else:
@@ -44,7 +44,7 @@ class AddNorm(torch.autograd.Function):
         if to_out is None:
             return to_whole, to_whole.to(ctx.kind), None, None
         if kernels_run_on(whole):
-            from vsplade.train.fused_kernels import add_norm_back
+            from research.paper.fused_kernels import add_norm_back
 
             found = launch_add_norm_back(add_norm_back, whole, weight, to_out, to_whole, ctx.eps, ctx.kind)
             return (*found, None, None)
@@ -136,6 +136,29 @@ def layer(
     return x, Gated.apply(rows, *wide, *narrow)
 
 
+def attend_back(to_out: Tensor, qkv: Tensor, kept: Kept, packing: Packing, heads: int, window: int) -> Tensor:
+    """The gradient of ``qkv``."""
+    q, k, v = qkv.view(len(qkv), 3, heads, -1).unbind(1)
+    given = to_out.reshape(len(qkv), heads, -1)
+    if not can_pack(qkv.device, qkv.dtype):
+        (chances,) = kept
+        q, k, v, given = (part.to(chances.dtype) for part in (q, k, v, given))
+        to_chances = torch.einsum("qhd,khd->hqk", given, v)
+        scores = chances * (to_chances - (to_chances * chances).sum(-1, keepdim=True)) * q.shape[-1] ** -0.5
+        parts = (
+            torch.einsum("hqk,khd->qhd", scores, k),
+            torch.einsum("hqk,qhd->khd", scores, q),
+            torch.einsum("hqk,qhd->khd", chances, given),
+        )
+    else:
+        out, sums, seed, unused = kept
+        parts = torch.ops.aten._flash_attention_backward(
+            given, q, k, v, out, sums, packing.starts, packing.starts, packing.length, packing.length, 0.0,
+            False, seed, unused, window_size_left=window, window_size_right=window,
+        )  # fmt: skip
+    return torch.stack(parts, 1).view(len(qkv), -1).to(qkv.dtype)
+
+
 def _multiply(rows: Tensor, weight: Tensor, down: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
     low = functional.linear(rows, down)
     return functional.linear(rows, weight).addmm_(low, up.t()), low
@@ -152,7 +175,7 @@ def _multiply_back(
 def _gate_back(both: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients of the two halves, and what the gate gave."""
     if kernels_run_on(both):
-        from vsplade.train.fused_kernels import gate_back
+        from research.paper.fused_kernels import gate_back
 
         return launch_gate_back(gate_back, both, given)
     value, factor = both.chunk(2, -1)

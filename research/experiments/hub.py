@@ -1,4 +1,6 @@
-"""Benchmarks as the hub keeps them, turned into the folder that ``evaluate.dataset`` reads.
+"""Benchmarks as the hub keeps them, turned into the folder that ``vsplade eval`` reads.
+
+    vsplade eval "$(python -m research.experiments.hub vidore-v2:biomedical)"
 
 Three layouts are known, by what the files are called and which columns they have:
 
@@ -20,18 +22,20 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
+from research.command import main, option
+from research.experiments.benchmarks import is_benchmark, repository
+from research.experiments.tables import SUFFIXES, Located, read_rows
 from vsplade.cache import cache_folder
 from vsplade.errors import InputError
-from vsplade.evaluate.benchmarks import is_benchmark, repository
-from vsplade.evaluate.dataset import Dataset, load_dataset, write_questions
-from vsplade.evaluate.tables import SUFFIXES, Located, read_rows
+from vsplade.evaluate.dataset import QRELS_HEADER, Dataset, load_dataset
 
 ENGLISH = {"en", "eng", "english"}
 _PICTURES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp", b"GIF8": ".gif"}
@@ -123,6 +127,17 @@ class _Contents:
             )
         rows = ((query, file_safe(page), score) for (query, page), score in self.qrels.items())
         write_questions(folder, self.queries, rows)
+
+
+def write_questions(
+    folder: Path, queries: Mapping[str, str], judgements: Iterable[tuple[str, str, int]]
+) -> None:
+    """``queries.jsonl`` and ``qrels.tsv``, as they are read here; judgements are (query, page, score)."""
+    lines = [json.dumps({"_id": query, "text": text}) + "\n" for query, text in queries.items()]
+    rows = [QRELS_HEADER, *([query, page, str(score)] for query, page, score in judgements)]
+    tsv = "".join("\t".join(row) + "\n" for row in rows)
+    (folder / "queries.jsonl").write_text("".join(lines), encoding="utf-8")
+    (folder / "qrels.tsv").write_text(tsv, encoding="utf-8")
 
 
 def file_safe(page: str) -> str:
@@ -288,3 +303,22 @@ def _local_copy(repo: str, data: Path | None) -> Path:
             f"{repo} could not be fetched from the hub ({type(error).__name__}). Check the network, "
             "or give --data DIR where a copy of it lies."
         ) from error
+
+
+@dataclass(frozen=True)
+class HubOptions:
+    dataset: str = option(
+        "A folder in the hub's layout, or a benchmark's name (visrag:mpdocvqa).", argument=True
+    )
+    data: Path | None = option(
+        "Where copies of the hub's data sets lie, as OWNER/NAME; default: fetch them.", None
+    )
+
+
+def unpack(options: HubOptions) -> str:
+    """Make a folder for `vsplade eval` of a public benchmark; its path is printed."""
+    return str(open_dataset(options.dataset, options.data).path)
+
+
+if __name__ == "__main__":
+    main(unpack, HubOptions)

@@ -8,14 +8,14 @@ The paper does not list its subsets of v3 by name; these are the ones whose page
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import resources
+from pathlib import Path
 
 from vsplade.errors import InputError
 
 
 def _read() -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
-    for row in (resources.files("vsplade.evaluate") / "benchmarks.tsv").read_text("utf-8").splitlines()[1:]:
+    for row in Path(__file__).with_name("benchmarks.tsv").read_text("utf-8").splitlines()[1:]:
         group, subset, repository = row.split("\t")
         found.setdefault(group, {})[subset] = repository
     return found

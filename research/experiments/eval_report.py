@@ -1,4 +1,8 @@
-"""Reports of one or more systems, for machines (JSON) and for people (Markdown, HTML with plots)."""
+"""Reports of one or more systems, for machines (JSON) and for people (Markdown, HTML with plots).
+
+vsplade eval my-set --json --per-query > reader.json
+python -m research.experiments.eval_report OUT reader.json bm25.json
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,15 @@ import html
 import io
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from research.command import main, option
 from vsplade.errors import InputError, MissingExtraError
 from vsplade.evaluate.evaluator import EvalReport
-from vsplade.evaluate.measures import Significance, paired_bootstrap
+from vsplade.evaluate.measures import MEASURES, Significance, paired_bootstrap
 
 _COLUMNS: tuple[tuple[str, Callable[[EvalReport], str]], ...] = (
     ("data set", lambda r: r.dataset),
@@ -92,7 +98,7 @@ def write_report(folder: str | Path, reports: Sequence[EvalReport], plots: bool 
 def check_plots() -> None:
     """Before the work that a report is about: without matplotlib there will be none."""
     if find_spec("matplotlib") is None:
-        raise MissingExtraError("Plots in reports", "eval")
+        raise MissingExtraError("Plots in reports", "train")
 
 
 def plot(reports: Sequence[EvalReport]) -> dict[str, bytes]:
@@ -132,3 +138,37 @@ def _remarks(reports: Sequence[EvalReport]) -> list[str]:
     ]
     remarks += [f"{report.dataset}, {report.encoder}: {note}" for report in reports for note in report.notes]
     return remarks
+
+
+_FACTS = (
+    "dataset", "encoder", "fingerprint", "queries", "pages", "pages_per_s", "active_terms", "query_terms",
+    "flops", "query_ms", "per_query",
+)  # fmt: skip
+
+
+def read_report(path: Path) -> EvalReport:
+    """What ``vsplade eval --json --per-query`` printed."""
+    try:
+        facts = json.loads(path.read_text("utf-8"))
+        measures = {name: facts[name] for name in MEASURES}
+        given = {name: facts[name] for name in _FACTS}
+        return EvalReport(measures=measures, notes=tuple(facts["notes"]), **given)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is not what vsplade eval --json --per-query prints ({error!r}).") from error
+
+
+@dataclass(frozen=True)
+class EvalReportOptions:
+    to: Path = option("The folder to write report.json, report.md and report.html into.", argument=True)
+    results: tuple[Path, ...] = option("What vsplade eval --json --per-query printed.", argument=True)
+    no_plots: bool = option("Leave the plots out of report.html.", False)
+
+
+def report(options: EvalReportOptions) -> list[str]:
+    """Write one report of several systems, each beside the first on its data set."""
+    reports = [read_report(path) for path in options.results]
+    return [str(path) for path in write_report(options.to, reports, not options.no_plots)]
+
+
+if __name__ == "__main__":
+    main(report, EvalReportOptions)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,8 @@ import pytest
 from PIL import Image
 
 from vsplade.errors import InputError, PageError
-from vsplade.evaluate import load_dataset
-from vsplade.evaluate.late_interaction import recall_ceiling, rerank_dataset
 from vsplade.search.hits import Hit
-from vsplade.search.rerank import Vectors, max_sim, render_hits, rerank_hits, rerank_run
+from vsplade.search.rerank import Vectors, max_sim, render_hits, rerank_hits
 
 
 def rows(*values: list[float]) -> Vectors:
@@ -26,22 +24,6 @@ def test_max_sim_by_hand() -> None:
     assert max_sim(query, page[:0]) == 0.0
     with pytest.raises(InputError, match="do not fit"):
         max_sim(query, rows([1, 2, 3]))
-
-
-def test_a_run_is_reordered_within_its_depth_only() -> None:
-    pages = {"a": rows([0.1]), "b": rows([0.9]), "c": rows([5.0])}
-    run = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}}
-    reranked = rerank_run(run, lambda _: rows([1.0]), pages.__getitem__, depth=2)
-    assert list(reranked["q"].items()) == [("b", pytest.approx(0.9)), ("a", pytest.approx(0.1))]
-    with pytest.raises(InputError, match="At least 1"):
-        rerank_run(run, lambda _: rows([1.0]), pages.__getitem__, depth=0)
-
-
-def test_the_ceiling_is_the_first_stages_recall() -> None:
-    qrels = {"q": {"a": 1, "x": 1}, "r": {"b": 1}}
-    run = {"q": {"a": 1.0, "b": 3.0, "c": 2.0}, "r": {"b": 1.0}}
-    assert recall_ceiling(qrels, run) == pytest.approx((0.5 + 1) / 2)
-    assert recall_ceiling(qrels, run, depth=2) == pytest.approx((0 + 1) / 2)
 
 
 class Brightness:
@@ -81,18 +63,6 @@ def test_one_page_of_a_pdf(tmp_path: Path) -> None:
     hit = Hit("three_2", 1.0, "three", 2, {"path": str(tmp_path / "three.pdf"), "pages": 3})
     (image,) = render_hits([hit], 60)
     assert np.asarray(image.convert("L")).mean() == pytest.approx(240, abs=3)
-
-
-def test_a_data_set_is_reranked(make_dataset: Callable[..., Path]) -> None:
-    folder = make_dataset()
-    for n, page in enumerate("abcd"):
-        picture(folder / "images" / f"{page}.png", 60 * n)
-    dataset = load_dataset(folder)
-    run = {"q1": {"b": 3.0, "a": 2.0, "d": 1.0}, "q2": {"a": 2.0, "c": 1.0}}
-    reranked = rerank_dataset(dataset, run, Brightness(), depth=2)
-    assert [list(pages) for pages in reranked.values()] == [["b", "a"], ["c", "a"]]
-    with pytest.raises(InputError, match="names page 'z'"):
-        rerank_dataset(dataset, {"q1": {"z": 1.0}}, Brightness())
 
 
 # -- transformers' own class, with random weights ------------------------------------------------------------
@@ -175,37 +145,6 @@ def test_a_folder_without_a_model_is_explained(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match="could not be loaded as a ColModernVBERT"):
         ColModernVbert(str(tmp_path))
-
-
-def test_on_the_command_line(tiny_model: Path, make_dataset: Callable[..., Path], tmp_path: Path) -> None:
-    import json
-
-    from click.testing import CliRunner
-
-    from vsplade.cli import cli
-
-    from .conftest import TEXTS
-
-    folder = make_dataset()
-    texts = tmp_path / "texts.jsonl"
-    texts.write_text("".join(json.dumps({"_id": i, "text": t}) + "\n" for i, t in TEXTS.items()))
-    arguments = [
-        "eval",
-        str(folder),
-        "--texts",
-        str(texts),
-        "--rerank",
-        str(tiny_model),
-        "--rerank-depth",
-        "1",
-    ]
-    result = CliRunner().invoke(cli, [*arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    document = json.loads(result.stdout)
-    assert document["reranking"]["recall_ceiling"] == pytest.approx(0.75)  # q2 has two right pages
-    assert document["recall@100"] == pytest.approx(0.75)
-    assert document["reranking"]["before"]["recall@100"] == pytest.approx(1.0)
-    assert "no reranking of them can exceed: 0.7500" in CliRunner().invoke(cli, arguments).stdout
 
 
 def test_search_reranks(tiny_model: Path, tmp_path: Path) -> None:

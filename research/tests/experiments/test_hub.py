@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from research.experiments.benchmarks import BENCHMARKS, repository
+from research.experiments.hub import HubOptions, open_dataset, unpack
 from vsplade.errors import InputError
 from vsplade.evaluate import evaluate_dataset
-from vsplade.evaluate.benchmarks import BENCHMARKS, repository
-from vsplade.evaluate.dataset import Dataset
-from vsplade.evaluate.hub import open_dataset
+from vsplade.evaluate.dataset import Dataset, load_dataset
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -237,3 +237,9 @@ def test_damaged_parquet_is_an_error(root: Path) -> None:
     (root / "qrels" / "test-00000-of-00001.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(InputError, match="not a parquet file"):
         open_dataset(root)
+
+
+def test_the_command_prints_a_folder_for_vsplade_eval(root: Path) -> None:
+    three_tables(root / "vidore" / "biomedical_lectures_v2")
+    folder = unpack(HubOptions("vidore-v2:biomedical", root))
+    assert len(load_dataset(folder).queries) == 2
