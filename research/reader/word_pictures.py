@@ -23,7 +23,8 @@ from research.reader.text_layers import characters_of, page_jobs
 from research.reader.word_texts import printed
 from research.reader.word_wear import dotted, worn
 from vsplade.encode.reader.spelling import NUMBER_GAP, spelled_as
-from vsplade.encode.reader.word_crops import GAP, HEIGHT, Place, picture_of, word_at
+from vsplade.encode.reader.word_crops import GAP, HEIGHT, Place, picture_of
+from vsplade.encode.reader.word_ends import word_at
 
 LONGEST_LABEL = 32
 WIDEST = 320

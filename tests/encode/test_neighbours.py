@@ -44,6 +44,18 @@ def found(neighbours: Neighbours, page: Cells) -> set[str]:
     return {str(neighbours.shown(int(number))) for number in neighbours.on_page(page).pairs.number}
 
 
+@pytest.mark.parametrize(("digits", "is_whole"), [(4, True), (9, True), (13, True), (18, False)])
+def test_a_long_number_is_whole_though_its_middle_is_not_read(
+    neighbours: Neighbours, digits: int, is_whole: bool
+) -> None:
+    number = "12345678901234567890"[:digits]
+    pieces = tuple(TOKENIZER.encode(number))
+    page = cells(("of", 60, 30), ("of", 60 + 0.634 * EM * (digits - min(3, digits // 2)), 30))
+    page.term[:, 0] = pieces
+    (hash,) = neighbours.whole(pieces)
+    assert (hash in neighbours.on_page(page).whole.hash) == is_whole
+
+
 def test_the_numbers_of_pairs_never_change() -> None:
     numbers = hashed(np.array([1, 2, 30_719, 5]), np.array([2, 1, 30_719, 5]))
     assert (numbers >> CHECK).tolist() == [23174, 26718, 8606, 8101]

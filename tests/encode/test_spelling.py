@@ -15,7 +15,8 @@ from vsplade.encode.reader.detect import Cells
 from vsplade.encode.reader.reader import OTHER_SPELLER, SPELLED, ReaderEncoder
 from vsplade.encode.reader.reader_queries import ReaderOptions
 from vsplade.encode.reader.spelling import LETTERS, Speller, decoded, spelled_as
-from vsplade.encode.reader.word_crops import HEIGHT, picture_of, word_at
+from vsplade.encode.reader.word_crops import HEIGHT, picture_of
+from vsplade.encode.reader.word_ends import word_at
 from vsplade.encode.tokenizer import Tokenizer
 from vsplade.types import FOUND, Page
 
@@ -110,6 +111,51 @@ def test_a_letter_counts_once_however_many_frames_it_has() -> None:
         assert found.letters == letters
         assert list(found.frames) == [1, 4, 5][: len(letters)]
         assert found.certainty == pytest.approx(0.9**count)
+
+
+@pytest.mark.parametrize(
+    ("letters", "zero", "said"),
+    [
+        ("st0oo14", 0.05, "st00014"),
+        ("9d/oq", 0.05, "90/oq"),
+        ("st0oo14", 0.01, "st0oo14"),
+        ("odd", 0.3, "odd"),
+    ],
+)
+def test_a_round_letter_beside_a_digit_is_a_zero_if_it_may_be_one(
+    letters: str, zero: float, said: str
+) -> None:
+    chances = np.zeros((1, len(LETTERS) + 1, 2 * len(letters)), np.float32)
+    chances[:, 0] = 1.0
+    for at, letter in enumerate(letters):
+        chances[0, [0, LETTERS.index("0") + 1, LETTERS.index(letter) + 1], 2 * at] = 0, zero, 0.6
+    (found,) = decoded(chances, [chances.shape[2]])
+    assert found.letters == said
+    assert list(found.frames) == list(range(0, chances.shape[2], 2))
+    changed = sum(new != old for new, old in zip(said, letters, strict=True))
+    odds = 30 * zero
+    assert found.certainty == pytest.approx(
+        0.6 ** (len(letters) - changed) * (odds / (odds + 0.6)) ** changed
+    )
+
+
+def test_each_word_is_cut_once_and_no_more_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    speller = Speller(Says("camry"), TOKENIZER)
+    words = ["KX-4821", "Zembrawick", "17,305.60"]
+    middles = [sum(ends(LINE, word)) / 2 + shift for word in words for shift in (-6, 6)]
+    doubtful = cells(*(("canary", x, 0.5 + 0.01 * at) for at, x in enumerate(middles)))
+    found = speller.places(line(LINE), doubtful)
+    assert sorted(round(sum(place[::2]) / 2, -1) for _, place in found) == sorted(
+        round(sum(ends(LINE, word)) / 2, -1) for word in words
+    )
+    monkeypatch.setattr("vsplade.encode.reader.spelling.MOST", 2)
+    assert speller.places(line(LINE), doubtful) == found[:2]
+
+
+def test_numbers_that_are_none_are_no_place() -> None:
+    page = np.asarray(line(LINE))
+    for x, y, em in [(np.nan, 53, 20), (60, np.inf, 20), (60, 53, np.nan), (-1e300, 53, 20), (60, 53, 1e300)]:
+        assert word_at(page, x, y, em) is None
 
 
 def test_a_sure_spelling_takes_the_place_of_what_was_read() -> None:

@@ -17,6 +17,7 @@ from vsplade.encode.hash_bits import CHECK
 from vsplade.encode.reader.bigrams import (
     BITS,
     CLOSEST,
+    DIGITS_GAP,
     DOUBT_SHARED,
     DOUBTFUL,
     LINE,
@@ -157,7 +158,8 @@ class NeighboursOnDevice:
         number = self._number[term[left]], self._number[term[right]]
         apart = torch.where(number[0] & number[1], min(TIGHT, self._gap), self._gap)
         fits = ahead & (gap > torch.where(inside, PIECE_OVERLAP, CLOSEST))
-        fits &= gap < torch.where(inside, PIECE_GAP, apart)
+        longest = torch.where(goes_on & number[0] & number[1], DIGITS_GAP, PIECE_GAP)
+        fits &= gap < torch.where(inside, longest, apart)
         fits &= (goes_on == inside) | (self._digits[term[left]] & inside)
         fits &= (em[right] / em[left]).log2().abs() < SAME_TYPE
         of_one_kind = goes_on & (number[0] == number[1])

@@ -47,6 +47,8 @@ may seem to overlap."""
 PIECE_OVERLAP, PIECE_GAP = -1.8, 2.0
 """The same from one piece of a word to the next, least and most: the pieces of a short word share letters,
 those of a long one leave letters out."""
+DIGITS_GAP = 4.6
+"""The same, most, inside a number, of which only the first and last digits are read: room for a barcode's."""
 TIGHT = 0.9
 """The same, from one run of a number or a code to the next: room for a mark, not for a column's gap."""
 SAME_TYPE = 0.5
@@ -232,14 +234,17 @@ class Neighbours:
         place[:, 1] += copy * (2 * TYPE[1] + place[:, 1].max(initial=0.0))  # copies below each other
         x = np.ascontiguousarray(place[:, 0])
         widest = float(self.width[term].max(initial=0.0))
-        ahead = (max(self.gap, PIECE_GAP, TIGHT) + widest) * em.astype(np.float64) + 1  # and no cell is lost
+        ahead = (max(self.gap, DIGITS_GAP, PIECE_GAP, TIGHT) + widest) * em.astype(
+            np.float64
+        ) + 1  # and no cell is lost
         left, right = near_on_line(place[:, 1], (LINE * em).astype(np.float64), x, np.zeros(len(x)), ahead)
         gap = (x[right] - x[left]) / em[left]
         gap -= (self.width[term[left]] + self.width[term[right]]) / 2
         inside = self.went_on[term[right]]  # of a word or a long number
         goes_on = self.goes_on[term[left]]
         numbers = self.number[term[left]].astype(np.int8) + self.number[term[right]]
-        farthest = np.where(inside, PIECE_GAP, np.where(numbers == 2, min(TIGHT, self.gap), self.gap))
+        apart = np.where(numbers == 2, min(TIGHT, self.gap), self.gap)
+        farthest = np.where(inside, np.where(goes_on & (numbers == 2), DIGITS_GAP, PIECE_GAP), apart)
         fits = (gap > np.where(inside, PIECE_OVERLAP, CLOSEST)) & (gap < farthest)
         fits &= (goes_on == inside) | (self.digits[term[left]] & inside)
         fits &= np.abs(np.log2(em[right] / em[left])) < SAME_TYPE

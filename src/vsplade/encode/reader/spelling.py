@@ -7,6 +7,7 @@ terms take the place of what was read there. All else follows from the terms: wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vsplade.encode.reader.boxes import TYPE, width_of
-from vsplade.encode.reader.word_crops import GAP, Place, picture_of, word_at
+from vsplade.encode.reader.word_crops import GAP, Place, picture_of
 from vsplade.encode.tokenizer import GOES_ON, RUNS, Tokenizer, letters_of, normalise
 
 if TYPE_CHECKING:
@@ -25,16 +26,16 @@ if TYPE_CHECKING:
 
 LETTERS = " abcdefghijklmnopqrstuvwxyz0123456789-./,:'()+~"
 """What a picture may show, from number 1 on: 0 is nothing. The last stands for any other mark."""
+_ZERO = LETTERS.index("0") + 1
 _SAME = str.maketrans({"–": "-", "‐": "-", "‑": "-", "—": "-", "−": "-", "’": "'", "‘": "'"})
 LIKELY = 0.12
 """Readings that are less likely are not spelled."""
-DOUBTFUL = 0.5
-"""Whole words are, where they are less sure than this."""
 NUMBER_GAP = 0.42
 """Em between two words, where one is a number: less may stand around its marks."""
 CERTAIN, KNOWN = 0.8, 0.6
-"""A word is not spelled where whole words are read so surely on so much of its width."""
-MOST, TRIED = 40, 1000
+"""A word is not spelled where whole words are read so surely on so much of its width; whole words
+that are less sure are spelled."""
+MOST, TRIED = 64, 1000
 """Words of a page that are spelled, and readings that are gone through for them, at most."""
 FIRST = 0.6
 """Readings near this chance come first, numbers and pieces before others."""
@@ -45,6 +46,9 @@ SURE = 0.5
 """Spellings that are less likely right change nothing."""
 SHARE = 0.6
 """Of that chance, which is taken from what was read at the place: both may be right."""
+ROUND, ROUND_DIGITS = "odq", 30.0
+"""Letters that look like a zero, and how much more often it is one where a digit stands beside it."""
+_ROUND_BESIDE_DIGIT = re.compile(f"[0-9][{ROUND}]|[{ROUND}][0-9]")
 AT_ONCE = 4
 """Words that the network sees at a time, of about one width."""
 STEP = 2
@@ -97,25 +101,17 @@ class Speller:
 
     def places(self, grey: Image.Image, cells: Cells) -> list[tuple[int, Place]]:
         """The words to be spelled: a cell of each, and where it stands."""
+        from vsplade.encode.reader.word_ends import words_at  # loads numba, which a search does not wait for
+
         readings = self._readings(cells, grey.size)
-        known = np.flatnonzero((readings.chance >= CERTAIN) & ~self._in_detail[readings.term])
-        there, wide = readings.middle[known], readings.width[known]
-        pixels, taken = np.asarray(grey), np.zeros(len(readings.chance), np.bool_)
-        found: list[tuple[int, Place]] = []
-        for row in self._doubtful(readings, known).tolist():
-            if taken[row]:
-                continue
-            x, y = readings.middle[row].tolist()
-            gap = NUMBER_GAP if self._number[readings.term[row]] else GAP
-            place = word_at(pixels, x, y, float(readings.em[row]), gap)
-            if place is None:
-                continue
-            taken |= _inside(place, readings.middle)
-            if float(wide[_inside(place, there)].sum()) < KNOWN * (place[2] - place[0]):
-                found.append((row, place))
-                if len(found) == MOST:
-                    break
-        return found
+        known = (readings.chance >= CERTAIN) & ~self._in_detail[readings.term]
+        tried = self._doubtful(readings, np.flatnonzero(known))
+        x, y = readings.middle.T.astype(np.float64)
+        gap = np.where(self._number[readings.term], NUMBER_GAP, GAP)
+        width = np.where(known, readings.width, 0).astype(np.float64)
+        em = readings.em.astype(np.float64)
+        rows, places = words_at(np.asarray(grey), tried, x, y, em, gap, width, KNOWN, MOST)
+        return list(zip(rows.tolist(), map(tuple, places.tolist()), strict=True))
 
     def _readings(self, cells: Cells, size: tuple[int, int]) -> _Readings:
         """The likeliest term of every cell, and its place in pixels."""
@@ -126,12 +122,20 @@ class Speller:
     def _doubtful(self, readings: _Readings, known: NDArray[np.intp]) -> NDArray[np.intp]:
         """Cells that may be spelled, in the order in which they are tried; none lies on a ``known`` word."""
         chance, detail = readings.chance, self._in_detail[readings.term]
-        rows = np.flatnonzero((chance > LIKELY) & (detail | (chance < DOUBTFUL)))
+        rows = np.flatnonzero((chance > LIKELY) & (detail | (chance < CERTAIN)))
         order = np.argsort(np.abs(chance[rows] - FIRST) - self._sooner[readings.term[rows]], kind="stable")
         rows = rows[order[:TRIED]]
-        across, down = np.abs(readings.middle[rows, None] - readings.middle[known][None]).transpose(2, 0, 1)
-        on_known = (across < readings.width[known] / 2) & (down < readings.em[known] / 2)
-        left: NDArray[np.intp] = rows[~on_known.any(axis=1)]
+        there = known[np.argsort(readings.middle[known, 1], kind="stable")]
+        x, y = readings.middle[there].T
+        wide, high = readings.width[there] / 2, readings.em[there] / 2
+        at, most = readings.middle[rows, 1], high.max(initial=0)
+        first = np.searchsorted(y, at - most)
+        many = np.searchsorted(y, at + most, side="right") - first
+        row = np.repeat(np.arange(len(rows)), many)
+        one = np.arange(len(row)) - np.repeat(np.cumsum(many) - many - first, many)
+        across, down = np.abs(readings.middle[rows[row]].T - (x[one], y[one]))
+        on_known = row[(across < wide[one]) & (down < high[one])]
+        left: NDArray[np.intp] = np.delete(rows, on_known)
         return left
 
     def spell(self, pictures: Sequence[NDArray[np.uint8]]) -> list[Spelling]:
@@ -215,4 +219,20 @@ def decoded(chances: NDArray[np.float32], frames: Sequence[int]) -> Iterator[Spe
     for word, count in enumerate(frames):
         at = np.flatnonzero(begins[word, :count])
         letters = "".join([LETTERS[number - 1] for number in best[word, at].tolist()])
-        yield Spelling(letters, at.tolist(), float(certainty[word, count - 1]))
+        found = Spelling(letters, at.tolist(), float(certainty[word, count - 1]))
+        yield _with_zeros(found, chances[word]) if _ROUND_BESIDE_DIGIT.search(letters) else found
+
+
+def _with_zeros(found: Spelling, chances: NDArray[np.float32]) -> Spelling:
+    """With zeros for round letters beside a digit, where the picture may show one."""
+    letters, certainty = list(found.letters), found.certainty
+    for at, frame in enumerate(found.frames):
+        beside = letters[max(0, at - 1) : at] + letters[at + 1 : at + 2]
+        if letters[at] not in ROUND or not any(map(str.isdigit, beside)):
+            continue
+        letter = float(chances[LETTERS.index(letters[at]) + 1, frame])
+        zero = float(chances[_ZERO, frame]) * ROUND_DIGITS
+        if zero > letter:
+            letters[at] = "0"
+            certainty *= zero / (letter + zero) / letter
+    return Spelling("".join(letters), found.frames, min(1.0, certainty))
