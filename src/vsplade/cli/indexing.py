@@ -102,6 +102,8 @@ def index_command(
     replaced. An interrupted run goes on where it stopped.
     """
     if check:
+        if recover:
+            raise InputError("--check changes nothing, and --recover does: give one of them.")
         if paths:
             raise InputError("--check looks at the index only: leave the paths out, or leave --check out.")
         return check_index(folder_of(index_dir, "--check"), as_json)
@@ -117,8 +119,11 @@ def index_command(
         )
     if encoder and model:
         raise InputError("--model chooses the encoder: leave --encoder out, or leave --model out.")
+    from vsplade.backends.open_writer import stored_encoder
     from vsplade.ingest import index_paths
 
+    if not paths and stored_encoder(index_dir) is None:
+        raise InputError(f"{index_dir}: there is no index here to take pages from. Check the folder's name.")
     given: dict[str, Any] = {
         "prune": prune or watch,
         "workers": workers,
