@@ -102,10 +102,7 @@ def index_command(
     replaced. An interrupted run goes on where it stopped.
     """
     if check:
-        if recover:
-            raise InputError("--check changes nothing, and --recover does: give one of them.")
-        if paths:
-            raise InputError("--check looks at the index only: leave the paths out, or leave --check out.")
+        _check_alone(paths, recover)
         return check_index(folder_of(index_dir, "--check"), as_json)
     if recover:
         recover_index(folder_of(index_dir, "--recover"), encoder, as_json=as_json and not paths)
@@ -113,17 +110,12 @@ def index_command(
             return 0
     if from_parquet is not None:
         return _add_shards(from_parquet, paths, index_dir, encoder, as_json)
-    if not paths and not prune:
-        raise InputError(
-            "Give at least one PATH: a file, a folder, a glob, or - for a list on standard input."
-        )
+    if not paths:
+        _check_prunes(index_dir, prune)
     if encoder and model:
         raise InputError("--model chooses the encoder: leave --encoder out, or leave --model out.")
-    from vsplade.backends.open_writer import stored_encoder
     from vsplade.ingest import index_paths
 
-    if not paths and stored_encoder(index_dir) is None:
-        raise InputError(f"{index_dir}: there is no index here to take pages from. Check the folder's name.")
     given: dict[str, Any] = {
         "prune": prune or watch,
         "workers": workers,
@@ -141,6 +133,25 @@ def index_command(
     else:
         _print_report(done)
     return SOME_FAILED if done.failed else 0
+
+
+def _check_alone(paths: Sequence[str], recover: bool) -> None:
+    if recover:
+        raise InputError("--check changes nothing, and --recover does: give one of them.")
+    if paths:
+        raise InputError("--check looks at the index only: leave the paths out, or leave --check out.")
+
+
+def _check_prunes(index_dir: Where, prune: bool) -> None:
+    """What can be done without any path."""
+    from vsplade.backends.open_writer import stored_encoder
+
+    if not prune:
+        raise InputError(
+            "Give at least one PATH: a file, a folder, a glob, or - for a list on standard input."
+        )
+    if stored_encoder(index_dir) is None:
+        raise InputError(f"{index_dir}: there is no index here to take pages from. Check the folder's name.")
 
 
 def _watch(
