@@ -18,6 +18,7 @@ from tests.store.test_keeping import damage
 
 from vsplade import Index, IndexWriter, index_paths
 from vsplade.client import OutOfReach, SearchResult
+from vsplade.client.answers import read_as
 from vsplade.errors import VspladeWarning
 from vsplade.ingest.recover import recover
 from vsplade.pages.office import missing_office
