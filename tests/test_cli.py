@@ -381,3 +381,15 @@ def test_an_empty_name_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for command in (("index", "."), ("search", "word"), ("compact",)):
         assert "the name is empty" in vsplade(*command, "--index", "", code=2).stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_what_would_do_nothing_or_two_things_is_refused(folder: Path, tmp_path: Path) -> None:
+    """A mistyped folder became an empty index, an empty folder emptied a file, and --recover was ignored."""
+    assert "no index here" in vsplade("index", "--prune", "--index", tmp_path / "typo", code=2).stderr
+    assert not (tmp_path / "typo").exists()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "kept.txt").write_text("mine")
+    vsplade("read", tmp_path / "empty", "-o", tmp_path / "kept.txt", code=2)
+    assert (tmp_path / "kept.txt").read_text() == "mine"
+    vsplade("index", folder, "--index", tmp_path / "i", *TEXT)
+    assert "one of them" in vsplade("index", "--check", "--recover", "--index", tmp_path / "i", code=2).stderr

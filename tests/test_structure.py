@@ -21,7 +21,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = (
     {"types", "errors"},
-    {"cache", "config", "jsonl", "client"},
+    {"cache", "compiled", "config", "jsonl", "client"},
     {"pages"},
     {"encode", "store"},
     {"backends"},

@@ -170,14 +170,16 @@ def run_growth(options: ExperimentOptions) -> object:
             (f"{path.name}/{page}", lexicon.encode_text(encoder, text)) for page, text in _any_texts(path)
         ]
     found = PageVectors.collect(others)
-    sizes = options.sizes or (len(vectors), len(vectors) + len(found))
+    sizes = options.sizes or tuple(sorted({len(vectors), len(vectors) + len(found)}))
     rows = growth.recall_as_it_grows(dataset, encoder, vectors, found, sizes)
     dense: list[dict[str, object]] = []
     if options.embeddings:
         own, *more = map(Embeddings.load, options.embeddings)
         held = [size for size in sizes if size <= len(own.pages) + sum(len(other.pages) for other in more)]
         dense = growth.dense_as_it_grows(dataset, own, Embeddings.joined(more) if more else None, held)
-    line = {f"recall@5 at {PAPER_PAGES:,} pages": round(growth.extrapolate(rows, PAPER_PAGES), 3)}
+    line: dict[str, float] = {}
+    if len(set(sizes)) > 1:
+        line[f"recall@5 at {PAPER_PAGES:,} pages"] = round(growth.extrapolate(rows, PAPER_PAGES), 3)
     return {
         "dataset": dataset.name,
         "encoder": encoder.name,

@@ -154,7 +154,7 @@ def _search(dataset: Dataset, index: Index, k: int = 100) -> Run:
 
 def extrapolate(rows: Sequence[dict[str, object]], pages: float, name: str = "recall@5") -> float:
     """A straight line through the measure over the logarithm of the size, continued. Not a measurement."""
-    if len(rows) < 2:
+    if len({row["pages"] for row in rows}) < 2:
         raise InputError("An extrapolation needs at least two sizes.")
     sizes = [math.log10(float(str(row["pages"]))) for row in rows]
     values = [float(str(row[name])) for row in rows]

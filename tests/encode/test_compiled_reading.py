@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+import numba
 import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
 
-from vsplade.encode.reader import term_scan
+from vsplade.compiled import compiled
+from vsplade.encode.reader import detect, term_scan
 from vsplade.encode.reader.detect import Named, fold, namer
 from vsplade.encode.reader.onnx_constants import constants
 from vsplade.encode.reader.page_loops import edges, near_on_line
@@ -19,6 +21,18 @@ from vsplade.encode.reader.window_loops import folded, gathered
 from vsplade.errors import InputError
 
 HEAD = MODEL / "head.onnx"
+
+
+def test_a_process_compiles_for_itself_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = numba.njit
+
+    def njit(cache: bool = False, **options: object) -> object:
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return real(**options)
+
+    monkeypatch.setattr("vsplade.compiled.njit", njit)
+    assert compiled(fastmath=True)(lambda x: x + 1)(2) == 3
 
 
 def test_pixels_are_folded() -> None:
@@ -137,6 +151,16 @@ def test_cells_are_named_as_exact_numbers_name_them(monkeypatch: pytest.MonkeyPa
         assert np.abs(sizes / ems - 1).max() < 0.1
         for row in range(203):
             assert len(set(terms[row].tolist())) == 4
+
+
+def test_no_cells_are_named_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """onnxruntime 1.18 crashes on no cells at all."""
+    for has_instruction in (term_scan.has_instruction(), False):
+        monkeypatch.setattr(term_scan, "has_instruction", lambda here=has_instruction: here)
+        monkeypatch.setattr(detect, "onnx_session", lambda path: None)
+        chances, terms, ems = namer(HEAD, 4)(np.zeros((0, 384), np.float32))
+        assert chances.shape == terms.shape == (0, 4)
+        assert ems.shape == (0,)
 
 
 def test_a_cell_is_named_alike_among_others() -> None:

@@ -85,7 +85,7 @@ def test_a_killed_run_goes_on_and_gives_the_same_bytes(files: Path, tmp_path: Pa
     process.kill()
     process.wait()
     assert 3 <= len(list((tmp_path / "killed").glob("part-*.jsonl"))) < 12
-    (tmp_path / "killed" / "part-000099-half.parquet").write_bytes(b"PAR1 half")
+    (tmp_path / "killed" / "part-000099-0123456789ab.parquet").write_bytes(b"PAR1 half")
     subprocess.run(command(tmp_path / "killed"), check=True, capture_output=True, timeout=280)
     assert shard_bytes(tmp_path / "killed") == shard_bytes(tmp_path / "whole")
 
@@ -142,6 +142,33 @@ def test_a_bucket_in_and_a_bucket_out(files: Path, tmp_path: Path) -> None:
     index = Index.open(tmp_path / "b")
     assert index.metadata("report0_1")["path"] == "memory:///in/a/report0.pdf"
     assert encode_to_shards(["memory://in"], encoder, folder).pages == 0
+
+
+def test_the_users_own_files_stay(files: Path, tmp_path: Path) -> None:
+    """Parquet files that nothing lists were taken for leftovers, and removed."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for name in ("sales.parquet", "part-0.parquet", "part-000000-x.parquet", "rows.jsonl", "finished.json"):
+        (mine / name).write_text("mine")
+        said = vsplade("encode", files, "--parquet", mine, *TEXT, code=2).stderr
+        assert "a folder of their own" in said
+        assert (mine / name).read_text() == "mine"
+        (mine / name).unlink()
+    vsplade("encode", files, "--parquet", mine, *TEXT)
+    for name in ("sales.parquet", "rows.jsonl"):  # laid beside them later
+        (mine / name).write_text("mine")
+    (mine / "part-000007-0123456789ab.parquet").write_text("left by a killed run")
+    assert as_json("encode", files, "--parquet", mine, *TEXT)["pages_in_all"] == 36
+    assert (mine / "sales.parquet").read_text() + (mine / "rows.jsonl").read_text() == "minemine"
+    assert not (mine / "part-000007-0123456789ab.parquet").exists()
+
+
+def test_a_run_that_is_refused_leaves_the_folder_finished(files: Path, tmp_path: Path) -> None:
+    vsplade("encode", files, "--parquet", tmp_path / "shards", *TEXT)
+    before = (tmp_path / "shards" / "finished.json").read_bytes()
+    vsplade("encode", files, "--parquet", tmp_path / "shards", "--encoder", "text:k1=2", code=2)
+    vsplade("encode", tmp_path / "nothing", "--parquet", tmp_path / "shards", *TEXT, code=2)
+    assert (tmp_path / "shards" / "finished.json").read_bytes() == before
 
 
 def test_one_of_two_outputs() -> None:

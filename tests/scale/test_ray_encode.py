@@ -136,7 +136,7 @@ def test_workers_and_driver_die_and_the_shards_are_those_of_a_quiet_run(
     driver.kill()
     driver.wait()
     assert done(target) < FILES + 1
-    (target / "part-000099-half.parquet").write_bytes(b"PAR1 half")
+    (target / "part-000099-0123456789ab.parquet").write_bytes(b"PAR1 half")
     assert start(files, target, "--ray").wait(PATIENCE) == 1, "one file is broken"
     assert shard_bytes(target) == shard_bytes(tmp_path / "whole")
     letters = [folder / "dead-letters.parquet" for folder in (target, tmp_path / "whole")]

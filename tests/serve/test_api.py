@@ -18,6 +18,7 @@ from tests.store.test_keeping import damage
 
 from vsplade import Index, IndexWriter, index_paths
 from vsplade.client import OutOfReach, SearchResult
+from vsplade.client.answers import read_as
 from vsplade.errors import VspladeWarning
 from vsplade.ingest.recover import recover
 from vsplade.pages.office import missing_office
@@ -279,7 +280,7 @@ def test_a_damaged_part_is_told_with_every_answer(start: Start, tmp_path: Path) 
     assert client.post("/v1/search", json={"queries": ["pie"]}).json()["results"][0]["damaged"] == told
     assert client.get("/v1/status").json()["damaged"] == told
     assert "vsplade_index_pages_out_of_reach 1" in client.get("/metrics").text
-    assert SearchResult.of(found).damaged == OutOfReach(
+    assert read_as(SearchResult, found).damaged == OutOfReach(
         1, tuple(told["segments"]), ("banana.pdf",), told["message"]
     )
     job = client.delete("/v1/documents/apple").json()

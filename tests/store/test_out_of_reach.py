@@ -20,6 +20,7 @@ from vsplade.ingest.recover import recover
 from vsplade.search.index import Index
 from vsplade.store import file_names, snapshot
 from vsplade.store import manifest as manifests
+from vsplade.store.damage import Damage, DamagedPart
 from vsplade.store.join_indexes import join_indexes
 from vsplade.store.writer import IndexWriter
 
@@ -141,8 +142,19 @@ def test_the_files_to_index_again_are_named(folder: Path, tmp_path: Path) -> Non
     assert found.message.endswith(
         f"`vsplade index --recover --index {folder}`, then index again: /docs/b.pdf."
     )
-    told = found.to_json(paths=False)
+    told = found.brief(paths=False)
     assert (told["files"], told["segments"], told["pages"]) == (["b.pdf"], [segment(folder).name], 19)
+
+
+def test_what_is_told_is_short(tmp_path: Path) -> None:
+    """Of many files, and of a stranger's index, in which a path may be anything."""
+    parts = tuple(DamagedPart(tmp_path / f"segment-{number:08d}.vsp", "cut", 5) for number in range(1000))
+    found = Damage(parts, 7, tuple(f"/{number}/" + "x" * 10_000 for number in range(5000)))
+    assert found.pages == 5000
+    assert len(found.message) < 8_000
+    told = found.brief(paths=True)
+    assert (len(told["files"]), len(told["segments"])) == (100, 100)
+    assert len(found.to_json()["files"]) == 5000
 
 
 def test_a_whole_index_says_nothing(folder: Path) -> None:

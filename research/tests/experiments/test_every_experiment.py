@@ -141,6 +141,8 @@ def test_growth_and_scale(ask: Ask, tmp_path: Path) -> None:
     assert [row["pages"] for row in found["rows"]] == [12, 24]
     assert [row["recall@100"] for row in found["rows"]] == [1.0, 1.0]
     assert [row["recall@5"] for row in found["dense rows"]] == [1.0]
+    alone = ask("growth", "perfect")  # no other pages: one size, so nothing to extrapolate from
+    assert ([row["pages"] for row in alone["rows"]], alone["extrapolation, not measured"]) == ([12], {})
     rows = ask("scale", "perfect", "--threads", "1", *dense)["rows"]
     assert [row["recall@5"] for row in rows] == [1.0] * 5  # full, two kinds of two stages, flat, HNSW
     assert rows[-1]["query_encoding_ms"] == 1.5

@@ -92,8 +92,7 @@ def index_command(
     replaced. An interrupted run goes on where it stopped.
     """
     if asked.check:
-        if paths:
-            raise InputError("--check looks at the index only: leave the paths out, or leave --check out.")
+        _check_alone(paths, asked.recover)
         return check_index(folder_of(index_dir, "--check"), as_json)
     if asked.recover:
         recover_index(folder_of(index_dir, "--recover"), encoder, as_json=as_json and not paths)
@@ -101,10 +100,8 @@ def index_command(
             return 0
     if asked.from_parquet is not None:
         return _add_shards(asked.from_parquet, paths, index_dir, encoder, as_json)
-    if not paths and not asked.prune:
-        raise InputError(
-            "Give at least one PATH: a file, a folder, a glob, or - for a list on standard input."
-        )
+    if not paths:
+        _check_prunes(index_dir, asked.prune)
     if encoder and asked.model:
         raise InputError("--model chooses the encoder: leave --encoder out, or leave --model out.")
     from vsplade.ingest import index_paths
@@ -126,6 +123,25 @@ def index_command(
     else:
         _print_report(done)
     return SOME_FAILED if done.failed else 0
+
+
+def _check_alone(paths: Sequence[str], recover: bool) -> None:
+    if recover:
+        raise InputError("--check changes nothing, and --recover does: give one of them.")
+    if paths:
+        raise InputError("--check looks at the index only: leave the paths out, or leave --check out.")
+
+
+def _check_prunes(index_dir: Where, prune: bool) -> None:
+    """What can be done without any path."""
+    from vsplade.backends.open_writer import stored_encoder
+
+    if not prune:
+        raise InputError(
+            "Give at least one PATH: a file, a folder, a glob, or - for a list on standard input."
+        )
+    if stored_encoder(index_dir) is None:
+        raise InputError(f"{index_dir}: there is no index here to take pages from. Check the folder's name.")
 
 
 def _watch(

@@ -74,6 +74,8 @@ def read_command(
     if form == PDF and output is None:
         raise click.UsageError("A PDF is written to a file: add -o out.pdf.")
     found = discover(paths)
+    if not found.files and not found.problems:
+        raise InputError("There are no pages in the paths given.")
     if output is not None:
         _check_output(output, form, found.files)
     problems: list[FileProblem] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ _UNFINISHED = ".unfinished"
 STATE, FINISHED = "state.json", "finished.json"
 """What an index keeps beside its pages; what a run that came to its end says of itself."""
 DEAD_LETTERS = "dead-letters.parquet"
+_OWN = re.compile(r"part-[0-9]{6}(-[0-9a-f]{12}(-[0-9]{3})?)?\.(parquet|jsonl)")
+"""Only what has exactly such a name is ever removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +122,8 @@ class ShardFolder:
 
     def committed(self) -> list[Committed]:
         """All shards that count, in the order of their names."""
-        stems = [name.removesuffix(".jsonl") for name in self.names() if name.endswith(".jsonl")]
-        return [self._committed(stem) for stem in stems]
+        lists = [name for name in self.names() if name.startswith("part-") and name.endswith(".jsonl")]
+        return [self._committed(name.removesuffix(".jsonl")) for name in lists]
 
     def _committed(self, stem: str) -> Committed:
         try:
@@ -134,6 +137,29 @@ class ShardFolder:
                 f"{self.where}/{stem}.jsonl: this list of input files is damaged. Delete it and run the same "
                 "`vsplade encode` again: its pages are encoded anew."
             ) from error
+
+    def check_free(self) -> None:
+        """A run begins only in a folder of its own: it removes what an interrupted one has left there."""
+        names = self.names()
+        finished = FINISHED in names and self._is_ours()
+        own = (FINISHED, DEAD_LETTERS) if finished or self.committed() else ()
+        others = [name for name in names if not (_OWN.fullmatch(name) or name in own or name.startswith("."))]
+        if others and not self.committed():
+            raise InputError(
+                f"{self.where}: there are other things in this folder, such as {others[0]!r}. Write the "
+                "shards into a folder of their own: one that is empty, or does not exist yet."
+            )
+
+    def _is_ours(self) -> bool:
+        try:
+            return "rows" in self.get_json(FINISHED)
+        except InputError:
+            return False
+
+    def remove_unfinished(self) -> None:
+        for name in self.unfinished():
+            if _OWN.fullmatch(name):
+                self.remove(name)
 
     def unfinished(self) -> list[str]:
         """Shards that no list names: of a run that died, or that is still at work."""

@@ -5,8 +5,6 @@ the picture is laid on its side before and after. Sums are Pillow's own integers
 as Pillow 13 makes it. Loading numba takes a third of a second: processes that render pages use Pillow.
 """
 
-# mypy: disable-error-code="untyped-decorator"
-
 from __future__ import annotations
 
 import math
@@ -14,10 +12,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from PIL import Image
 
+from vsplade.compiled import compiled
 from vsplade.pages.pixels import as_image, grey_levels
 from vsplade.pages.resize import LANCZOS_LOBES, REDUCING_GAP, fit_size
 
@@ -82,7 +80,7 @@ def taps(inputs: int, outputs: int, end: float) -> Taps:
     return first, count, weights
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _lanczos(x: Any) -> Any:
     if not -LANCZOS_LOBES <= x < LANCZOS_LOBES:
         return 0.0
@@ -92,7 +90,7 @@ def _lanczos(x: Any) -> Any:
     return math.sin(near) / near * (math.sin(far) / far)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _weigh(inputs: Any, scale: Any, first: Any, count: Any, weights: Any) -> None:
     outputs, size = weights.shape
     reach, inverse = LANCZOS_LOBES * max(scale, 1.0), 1.0 / max(scale, 1.0)
@@ -110,7 +108,7 @@ def _weigh(inputs: Any, scale: Any, first: Any, count: Any, weights: Any) -> Non
         first[place], count[place] = low, high - low
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _filter_down(grey: Any, first: Any, count: Any, weights: Any, out: Any) -> None:
     """Each row the sum of some rows. Four at a time: the sums go to memory and back less often."""
     rows, width = out.shape
@@ -131,7 +129,7 @@ def _filter_down(grey: Any, first: Any, count: Any, weights: Any, out: Any) -> N
             out[y, x] = min(max(sums[x] >> _BITS, 0), 255)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _turn(grey: Any, out: Any) -> None:
     """Eight rows become one column of 64 bits; a picture's last rows may be fewer."""
     height, width = grey.shape

@@ -85,7 +85,6 @@ def run_tasks(
 ) -> EncodeReport:
     """Plan, let ``work`` do the tasks in any order, and close the folder."""
     started = monotonic()
-    folder.remove(FINISHED)
     plan = make_plan(paths, folder, identity, retry_failed)
     report = EncodeReport(folder.where, identity.name, plan.files, plan.done_files)
     done = plan.done_files

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from vsplade.errors import InputError, ModelMismatchError
-from vsplade.exchange.shard_folder import Committed, ShardFolder, open_place, unreachable
+from vsplade.exchange.shard_folder import FINISHED, Committed, ShardFolder, open_place, unreachable
 from vsplade.pages import FileProblem, discover, name_files
 from vsplade.pages.formats import is_supported
 from vsplade.store.identity import EncoderIdentity
@@ -69,8 +69,12 @@ def make_plan(
     stamps = dict(found)
     done: set[str] = set()
     names: dict[str, str] = {}
-    for shard in folder.committed():
+    committed = folder.committed()
+    for shard in committed:
         _check_encoder(folder, shard, identity)
+    folder.check_free()
+    folder.remove(FINISHED)  # not before it is sure that the run begins
+    for shard in committed:
         lines = {line["path"]: line for line in shard.files}
         if any(path in stamps and stamps[path][1] != line["stamp"] for path, line in lines.items()):
             folder.withdraw(shard.stem)
@@ -80,8 +84,7 @@ def make_plan(
         else:
             names |= {path: str(line["doc_id"]) for path, line in lines.items()}
             done |= {path for path, line in lines.items() if line["rows"] or not retry_failed}
-    for name in folder.unfinished():
-        folder.remove(name)
+    folder.remove_unfinished()
     files = [InputFile(file.path, file.doc_id, *stamps[file.path]) for file in name_files(stamps, names)]
     tasks = [
         EncodeTask(_stem(number, left, identity), tuple(left))

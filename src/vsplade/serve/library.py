@@ -146,9 +146,7 @@ class Library:
     def damage(self) -> dict[str, Any] | None:
         """What of the index is out of reach, as a server may tell it."""
         found = self.index.damage
-        if found is None:
-            return None
-        return {**found.to_json(self._settings.show_paths), "message": found.summary}
+        return None if found is None else found.brief(self._settings.show_paths)
 
     # -- what is in it ----------------------------------------------------------------------------------
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-SHOWN = 10
-"""Names in a message; all of them are in ``Damage.sources``."""
+SHOWN, LONGEST = 10, 300
+"""Names in a message, and characters of each; all of them are in ``Damage.sources``."""
+TOLD = 100
+"""Files and segments that go with every answer of a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,19 @@ class Damage:
         what = listed([f"{part.path.name} ({part.reason})" for part in self.parts])
         return f"{self.summary} Damaged: {what}. Run {repair}{again}."
 
-    def to_json(self, paths: bool = True) -> dict[str, Any]:
-        """For other programs; without ``paths``, the files are told by their bare names."""
-        sources = self.sources if paths else tuple(dict.fromkeys(Path(one).name for one in self.sources))
+    def to_json(self) -> dict[str, Any]:
+        """For other programs."""
+        return {**self.brief(True), "files": list(self.sources), "message": self.message}
+
+    def brief(self, paths: bool) -> dict[str, Any]:
+        """The same with some of the files only, to go with every answer of a server; without ``paths``, they
+        are told by their bare names."""
+        sources = self.sources[:TOLD]
         return {
             "pages": self.pages,
-            "segments": [part.path.name for part in self.parts],
-            "files": list(sources),
-            "message": self.message,
+            "segments": [part.path.name for part in self.parts[:TOLD]],
+            "files": list(sources if paths else dict.fromkeys(Path(one).name for one in sources)),
+            "message": self.summary,
         }
 
 
@@ -87,4 +94,6 @@ def damage_of(indexes: Sequence[_Index]) -> Damage | None:
 
 
 def listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if names[SHOWN:] else "")
+    return ", ".join(name[:LONGEST] for name in names[:SHOWN]) + (
+        f" and {len(names) - SHOWN} more" if names[SHOWN:] else ""
+    )

@@ -254,8 +254,9 @@ def namer(head: Path, best: int) -> Callable[[NDArray[np.float32]], Named]:
     session = onnx_session(head)
 
     def name(features: NDArray[np.float32]) -> Named:
-        starts = range(0, max(1, len(features)), HEAD_ROWS)
-        parts = [session.run(None, {"features": features[at : at + HEAD_ROWS]}) for at in starts]
+        nothing = np.zeros((0, best), np.float32), np.zeros((0, best), np.int32), np.zeros(0, np.float32)
+        some = [features[at : at + HEAD_ROWS] for at in range(0, len(features), HEAD_ROWS)]
+        parts = [nothing, *(session.run(None, {"features": rows}) for rows in some)]
         chances, terms, ems = (np.concatenate(column) for column in zip(*parts, strict=True))
         return chances, terms, ems
 

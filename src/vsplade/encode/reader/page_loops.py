@@ -1,14 +1,13 @@
 """Compiled loops over a page: edges of its pixels, and places that stand near each other on one line."""
 
-# mypy: disable-error-code="untyped-decorator"
-
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from vsplade.compiled import compiled
 
 
 def edges(grey: NDArray[np.uint8], cell: int, contrast: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -21,7 +20,7 @@ def edges(grey: NDArray[np.uint8], cell: int, contrast: int) -> tuple[NDArray[np
     return across, down
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _count_edges(grey: Any, cell: Any, contrast: Any, across: Any, down: Any) -> None:
     rows, columns = across.shape
     width = columns * cell
@@ -55,7 +54,7 @@ def runs(inked: NDArray[np.bool_], part: tuple[int, int, int, int], down: bool, 
     return rows
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _find_runs(inked: Any, down: Any, gap: Any, found: Any) -> Any:
     rows, columns = inked.shape
     filled = np.zeros(rows if down else columns, np.bool_)
@@ -98,7 +97,7 @@ def near_on_line(
     return order[one], order[other]
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _pairs(first: Any, last: Any, x: Any, back: Any, ahead: Any, one: Any, other: Any) -> Any:
     """Counts the pairs, and writes them down where there is room."""
     found = 0

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
+from numba import types
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
+
+from vsplade.compiled import compiled
 
 SEEN = 96
 """Bytes that a cell is named from."""
@@ -145,7 +147,7 @@ def _group_of_one(typingctx, seen, scale, weights, factors, biases, products):
     return types.void(types.int64, types.float32, *[types.int64] * 4), codegen
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@compiled(fastmath=True)
 def scan(seen, scales, weights, factors, biases, totals, tops):
     """For each cell and group of terms the sum of the powers, and the largest product.
 
@@ -171,7 +173,7 @@ def scan(seen, scales, weights, factors, biases, totals, tops):
                     totals[row + each, group], tops[row + each, group] = total, top
 
 
-@njit(nogil=True, cache=True, no_cpython_wrapper=True, inline="always")
+@compiled(no_cpython_wrapper=True, inline="always")
 def _insert(values, names, value, name):
     """A value that is larger than the least of them, into its place; of equal ones the first stays first."""
     place = BEST - 1
@@ -181,7 +183,7 @@ def _insert(values, names, value, name):
     values[place], names[place] = value, name
 
 
-@njit(nogil=True, cache=True, no_cpython_wrapper=True, inline="always")
+@compiled(no_cpython_wrapper=True, inline="always")
 def _sort(names):
     """A few numbers, least first; numba's own sort takes a second to compile."""
     for last in range(1, BEST):
@@ -192,7 +194,7 @@ def _sort(names):
         names[place] = name
 
 
-@njit(nogil=True, cache=True, fastmath=True, no_cpython_wrapper=True)
+@compiled(fastmath=True, no_cpython_wrapper=True)
 def _power(products, bits, powers):
     """2 to the power of each, exact to seven digits; and the sum of all."""
     fractions = bits.view(np.float32)
@@ -214,7 +216,7 @@ def _power(products, bits, powers):
     return total
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def find_best(seen, scales, weights, factors, biases, totals, tops, chances, terms):
     """The best few terms of each cell and their chances, from what ``scan`` found."""
     products, powers = np.empty((BEST, GROUP), np.float32), np.empty((BEST, GROUP), np.float32)
@@ -248,7 +250,7 @@ def find_best(seen, scales, weights, factors, biases, totals, tops, chances, ter
             chances[row, n], terms[row, n] = best[n] / total, names[n]
 
 
-@njit(nogil=True, cache=True, fastmath=True, no_cpython_wrapper=True)
+@compiled(fastmath=True, no_cpython_wrapper=True)
 def _four_sums(features, row, weights, sums):
     """The products of four cells with all weights: these come from memory once for the four."""
     a, b, c, d = sums[0], sums[1], sums[2], sums[3]
@@ -264,7 +266,7 @@ def _four_sums(features, row, weights, sums):
             d[at] += d1 * one[at] + d2 * two[at]
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@compiled(fastmath=True)
 def look(features, weights, biases, size, size_bias, seen, scales, ems):
     """What the head sees of each cell, in bytes with a scale of their own, and the logarithm of its em.
 

@@ -1,15 +1,13 @@
 """Compiled loops around the trunk: pixels of a window as it takes them, and its answer cell by cell."""
 
-# mypy: disable-error-code="untyped-decorator"
-
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from vsplade.compiled import compiled
 from vsplade.encode.reader.ink_windows import FOLD
 
 _DARKNESS = (255 - np.arange(256)).astype(np.float32) / np.float32(255)
@@ -25,7 +23,7 @@ def folded(window: NDArray[np.uint8]) -> NDArray[np.float32]:
     return out
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _fold(window: Any, darkness: Any, out: Any) -> None:
     channels, rows, columns = out.shape
     for channel in range(channels):
@@ -48,7 +46,7 @@ def gathered(
     return out
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _gather(planes: Any, rows: Any, columns: Any, out: Any) -> None:
     for number in range(len(planes)):
         for cell in range(len(rows)):
