@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -252,7 +253,7 @@ def test_a_command_never_writes_over_what_it_reads(
         "read scan.pdf -o scan.pdf",
         "read scan.pdf --format hocr -o scan.pdf",
         "read table.pdf -o scan.pdf",
-        "read . --format hocr -o page.html",
+        *(["read . --format hocr -o page.html"] if shutil.which("soffice") else []),  # else no document
         "read scan.pdf -o link.txt",
         "read scan.pdf table.pdf --format pdf -o out.pdf",
         "read scan.pdf --format pdf -o scan.pdf",
