@@ -16,10 +16,12 @@ from vsplade.encode.text import TextEncoder
 from vsplade.errors import InputError
 from vsplade.ingest.job import index_paths
 from vsplade.search.index import Index
-from vsplade.search.summary import what_is_missing
+from vsplade.search.summary import what_is_missing, why_nothing
 from vsplade.search.syntax import ParsedQuery, parse
 from vsplade.store.writer import IndexWriter
 from vsplade.types import SparseVector
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.parametrize(
@@ -278,3 +280,15 @@ def test_an_index_made_before_matches_pairs_and_says_so(tmp_path: Path) -> None:
     table = Path(__file__).parents[2] / "examples" / "table.pdf"
     index_paths([table], tmp_path / "index", "reader:meaning=false")
     assert len(Index.open(tmp_path / "index")) > 2
+
+
+def test_where_signs_left_nothing_the_way_out_is_told(tmp_path: Path) -> None:
+    """A title in quotes that no page holds to the letter; the words without the quotes are found."""
+    index_paths([EXAMPLES / "scan.pdf"], tmp_path, "reader")
+    index = Index.open(tmp_path)
+    query = 'who wrote "the lighthouse of the keeper"'
+    assert index.search(query) == []
+    said = why_nothing(index, query)
+    assert said.endswith("Search for: who wrote the lighthouse of the keeper")
+    assert index.search(said.split("Search for: ")[1])
+    assert "Try other words" in why_nothing(index, '"xyzzyq"')

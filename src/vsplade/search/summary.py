@@ -8,6 +8,7 @@ from typing import Any
 
 from vsplade.search.hits import Hit
 from vsplade.search.page_index import FilterLike, PageIndex
+from vsplade.search.syntax import parse
 from vsplade.types import FOUND, TermMatch, WordMatch
 
 
@@ -77,10 +78,20 @@ def why_nothing(index: PageIndex, query: str, filters: FilterLike = None, min_sc
             return f"The encoder {index.encoder.name!r} knows none of these words. Write others."
         return "The query has no word that can be searched for. Write one or more words."
     if missing := _quoted(index.look_up(query, filters)):
-        return f"Nothing found: {_no_page(index)} holds {' or '.join(missing)}. Try other words."
+        return (
+            f"Nothing found: {_no_page(index)} holds {' or '.join(missing)}. {_advice(index, query, filters)}"
+        )
     if min_score:
         return f"Nothing found: {_no_page(index)} has a score of {min_score:g} or more."
-    return f"Nothing found: {_no_page(index)} matches all of this. Try fewer or other words."
+    return f"Nothing found: {_no_page(index)} matches all of this. {_advice(index, query, filters)}"
+
+
+def _advice(index: PageIndex, query: str, filters: FilterLike) -> str:
+    """Quotes and signs leave pages out: people put titles in quotes that no page holds to the letter."""
+    parsed = parse(query)
+    if parsed.conditions and index.search(parsed.text, 1, filters):
+        return f"Pages are found without the quotes and signs. Search for: {parsed.text}"
+    return "Try other words."
 
 
 def _quoted(words: Sequence[WordMatch]) -> list[str]:
