@@ -1,6 +1,6 @@
 """A page answers more likely where other pages of its document answer, too.
 
-People name a document and ask for a detail: "Weis Markets capital expenditure 2022". The page with the detail
+People name a document and ask for a detail: "CoreCard effective tax rate in 2022". The page with the detail
 need not name the company; other pages of the report do. So the best pages of a search speak for the other
 pages of their documents:
 
