@@ -12,7 +12,8 @@ ids begin with. Questions about PDFs that are not there are left out. Kinds:
     plain-own     names no document, in words of the page
     plain-other   names no document, in other words
 
-The constants of `vsplade.search.by_document` were chosen by half A of these and of `questions.tsv`.
+The constants of `vsplade.search.by_document` were chosen by these and by `questions.tsv`, with both halves in
+sight.
 """
 
 from __future__ import annotations
